@@ -55,14 +55,15 @@ pub fn lines_without_files(module: &Module) -> Option<Diagnostic> {
     bare.then(|| warning(None, message.into()))
 }
 
-/// What is said where code is debugged: options without effect, and what the module does not bring.
-pub fn debugging(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
+/// What is said where code is debugged: options without effect, `limits` of registers, and what the module does not bring.
+pub fn debugging(module: &Module, settings: &Settings, limits: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let mut out = Vec::new();
     if settings.fast {
         let message = "Conflicting options '--device-debug' and '--Ofast-compile=<min,mid,max>' specified, ignoring '--Ofast-compile=<min,mid,max>' option";
         out.push(warning(None, message.into()));
     }
     out.extend(lines_without_files(module));
+    out.extend(limits);
     // Where there is nothing at all, nothing is missing.
     let missing: Vec<&str> = dwarf::missing(module).filter(|_| !module.items.is_empty()).collect();
     out.extend(missing.iter().map(|name| warning(None, format!(" {name} section not found"))));
@@ -146,11 +147,19 @@ pub fn launch_bounds(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
 }
 
 /// `-v` with `-maxrregcount`: where it and a kernel's own limits differ, who wins; of the module as it is before options go into it.
-pub fn register_limits(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
+/// The last kernel comes first, but where code is debugged; of what can be extended it is said twice.
+pub fn register_limits(module: &Module, settings: &Settings, debugging: bool) -> Vec<Diagnostic> {
     let Some(given) = settings.max_registers else { return Vec::new() };
     let mut out = Vec::new();
     let mut say = |message| out.push(Diagnostic { severity: Severity::Info, ..warning(None, message) });
-    for f in module.funcs.values().rev().filter(|f| compiled(f, settings)) {
+    let mut kernels: Vec<&ptx::Func> = module.funcs.values().filter(|f| compiled(f, settings)).collect();
+    let extensible = settings.extensible && !settings.relocatable;
+    match debugging {
+        true => {}
+        false if extensible => kernels = kernels.iter().chain(&kernels).rev().copied().collect(),
+        false => kernels.reverse(),
+    }
+    for f in kernels {
         let own = f.attrs.maxnreg.map(|n| n.min(255));
         let bounds = f.attrs.reqntid.or(f.attrs.maxntid);
         let threads = bounds.map_or(u32::MAX, |d| d.iter().fold(1u32, |n, d| n.saturating_mul(*d)));

@@ -179,16 +179,19 @@ fn compile_module(
     }
     let mut warnings = ptx::check::warnings_where(&module, |f| notices::compiled(f, settings));
     warnings.extend(notices::advice(&module, settings));
+    let mut limits = match settings.verbose {
+        true => notices::register_limits(&module, settings, debugging),
+        false => Vec::new(),
+    };
     let of_debugger;
     let settings = if debugging {
-        warnings.extend(notices::debugging(&module, settings));
+        warnings.extend(notices::debugging(&module, settings, std::mem::take(&mut limits)));
         of_debugger = settings.debugging();
         &of_debugger
     } else {
         warnings.extend(notices::lines_without_files(&module));
         settings
     };
-    let limits = if settings.verbose { notices::register_limits(&module, settings) } else { Vec::new() };
     settings.directives.apply(&mut module, settings.max_registers);
     if settings.warn_double {
         warnings.extend(notices::double_precision(&module));

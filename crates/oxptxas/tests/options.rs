@@ -234,6 +234,20 @@ fn who_limits_registers_is_said() {
         "40 option k1",
     ];
     assert_eq!(lines, by_option, "{text}");
+    // Where code is debugged in the order of the text, of what can be extended twice.
+    let of_text: Vec<&str> = of_entries.iter().rev().copied().collect();
+    assert_eq!(said(&["-maxrregcount", "32", "-g"]).0, of_text);
+    assert_eq!(said(&["-maxrregcount", "32", "-g", "-ewp"]).0, of_text);
+    assert_eq!(said(&["-maxrregcount", "32", "-ewp"]).0, [of_entries, of_entries].concat());
+    assert_eq!(said(&["-maxrregcount", "32", "-c"]).0, of_entries);
+    let (_, text) = said(&["-maxrregcount", "32", "-g"]);
+    assert!(text.find("Overriding") < text.find(".debug_info section not found"), "{text}");
+    // What is too large is ignored, but for that.
+    let highest = said(&["-maxrregcount", "255"]).0;
+    assert_eq!(
+        (said(&["-maxrregcount", "300"]).0, said(&["-maxrregcount", "-1"]).0),
+        (highest.clone(), highest)
+    );
     // Of kernels that are not compiled nothing is said.
     let (lines, text) = said(&["-maxrregcount", "32", "-e", "k2, k4"]);
     assert_eq!(lines, ["256 option k4"], "{text}");

@@ -70,7 +70,8 @@ pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> R
                 "For profile {target} adjusting per thread register count of {n} to lower bound of {LEAST_LIMIT}"
             ));
         }
-        Ok(u32::try_from(n).ok().filter(|n| *n < 256).map(|n| n.max(LEAST_LIMIT.into())))
+        // What is ignored is a limit all the same: the highest.
+        Ok(Some(u32::try_from(n).map_or(ARCH_MAX, |n| n.clamp(LEAST_LIMIT.into(), ARCH_MAX))))
     };
     let kernels = limit("maxrregcount")?;
     let functions = match (line.has("device-function-maxrregcount"), line.has("compile-only")) {
