@@ -514,7 +514,12 @@ impl<'o> Writer<'o> {
             let content = contents.entry(section.clone()).or_default();
             let too_much = || Error::Places { global: false, name: var.name.clone() };
             content.align = content.align.max(var.align.max(1));
-            let offset = content.size.checked_next_multiple_of(var.align.max(1)).ok_or_else(too_much)?;
+            // nvlink gives shared variables their places, by their alignments: here only their sizes add up (as in ptxas 13.0.88's).
+            let offset = match var.place {
+                Place::Shared(_) => Some(content.size),
+                Place::Constant | Place::Global => content.size.checked_next_multiple_of(var.align.max(1)),
+            };
+            let offset = offset.ok_or_else(too_much)?;
             content.size = offset.checked_add(var.size).ok_or_else(too_much)?;
             placed.push(Placed { var, section, offset });
         }

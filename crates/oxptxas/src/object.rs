@@ -5,7 +5,7 @@ use crate::addresses::Address;
 use crate::assemble::{binding, initial_bytes, kernel_record};
 use crate::convention::{prototype, reached};
 use crate::facts;
-use crate::functions;
+use crate::functions::{self, Through};
 use crate::images::Images;
 use crate::notices;
 use crate::output::{KernelStats, Output};
@@ -253,14 +253,9 @@ fn kept_by_kernels(units: &Units<'_>, chosen: &[FuncId]) -> FxHashSet<FuncId> {
 
 /// What `-v` says of it. Shared variables of the module are nobody's yet.
 fn stats(module: &Module, f: &cubin::object::Function, func: &Func, time: Duration) -> KernelStats {
-    let mut shared = 0u32;
-    for v in func.body.iter().filter(|_| func.entry).flat_map(|b| &b.vars) {
-        let var = &module.vars[*v];
-        if var.space == Space::Shared && !var.is_unsized() && var.linkage != Linkage::Extern {
-            shared = shared.checked_next_multiple_of(var.align.max(1)).unwrap_or(u32::MAX);
-            shared = shared.saturating_add(u32::try_from(var.size()).unwrap_or(u32::MAX));
-        }
-    }
+    let own = func.body.iter().filter(|_| func.entry).flat_map(|b| &b.vars).map(|v| &module.vars[*v]);
+    let placed = own.filter(|v| v.space == Space::Shared && !v.is_unsized() && v.linkage != Linkage::Extern);
+    let shared = placed.map(|v| u32::try_from(v.size()).unwrap_or(u32::MAX)).fold(0, u32::saturating_add);
     KernelStats {
         name: func.name.clone(),
         entry: func.entry,
@@ -291,12 +286,19 @@ fn function(
     // What code that is gone names is in the call graph, too, as with ptxas.
     let name = |f: FuncId| module.funcs[f].name.clone();
     let mut calls: Vec<String> = Vec::new();
-    let called = functions::calls(module, id).filter_map(functions::callee).map(name);
+    let called = functions::calls(module, id).filter_map(functions::callee);
     let left = code.callees.iter().filter_map(|c| match c {
         ori::Callee::Internal(name) => Some(name.clone()),
         _ => None,
     });
-    for f in left.chain(called) {
+    // A call by a list is one of each of its functions that are here, which programs that can be extended need not hold.
+    let through = functions::through_pointers(module, id);
+    let listed = through.iter().flat_map(|t| match t {
+        Through::List(funcs) if !options.extensible => *funcs,
+        Through::List(_) | Through::Prototype(_) => &[],
+    });
+    let listed = listed.copied().filter(|f| module.funcs[*f].body.is_some());
+    for f in left.chain(called.chain(listed).map(name)) {
         if !calls.contains(&f) {
             calls.push(f);
         }
@@ -311,8 +313,12 @@ fn function(
         }
     }
     let mut indirect: Vec<String> = Vec::new();
-    for f in functions::prototypes_called(module, id) {
-        let p = prototype(module, &module.funcs[f]);
+    for t in &through {
+        let like = match t {
+            Through::Prototype(f) => Some(f),
+            Through::List(funcs) => funcs.first().filter(|_| options.extensible),
+        };
+        let Some(p) = like.map(|f| prototype(module, &module.funcs[*f])) else { continue };
         if !indirect.contains(&p) {
             indirect.push(p);
         }

@@ -368,6 +368,46 @@ fn shared_spills_are_of_whole_kernels() {
     assert_eq!(refused(|s| (s.debug, s.opt_level) = (true, 0)).as_deref(), Some(message));
 }
 
+/// A call by a list of targets is a call of each of them that is here (ptxas 13.0.88), one by a prototype is of what is like that.
+#[test]
+fn lists_of_targets_are_calls_by_name() {
+    let call = |how: &str| format!("{{ .param .b32 a; st.param.b32 [a], 1; l: {how}; call %d, (a), l; }}\n");
+    let text = [
+        ".visible .func f(.param .b32 a) { ret; }\n.visible .func g(.param .b32 a) { ret; }\n.extern .func e(.param .b32 a);\n",
+        ".visible .entry k(.param .u64 p) { .reg .b64 %d; ld.param.u64 %d, [p];\n",
+        &call(".calltargets f, g"),
+        "ret; }\n.visible .entry m(.param .u64 p) { .reg .b64 %d; mov.u64 %d, f;\n",
+        &call(".calltargets e, f"),
+        &call(".callprototype _ (.param .b32 _)"),
+        "ret; }\n",
+    ];
+    let graph = object(&text.concat()).unwrap();
+    let mut calls = pairs(&graph.calls);
+    calls.sort_unstable();
+    assert_eq!(calls, [("k", "f"), ("k", "g"), ("m", "f")]);
+    assert_eq!(pairs(&graph.indirect), [("m", "#vi")]);
+    assert_eq!(pairs(&graph.takes), [("m", "f")]);
+}
+
+/// Of shared variables an object says their sizes and alignments: what lies between them is for the linker to say.
+#[test]
+fn sizes_of_shared_variables_add_up_in_objects() {
+    use object::{Object, ObjectSection};
+    let variables =
+        ".shared .align 4 .b8 z[3]; .shared .align 16 .b8 y[4]; .shared .align 4 .b8 q[9]; .shared .b8 w[3];";
+    for (outside, inside, section) in [(variables, "", ".nv_debug.shared"), ("", variables, ".nv.shared.k")] {
+        let source = format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n{outside}\n.visible .entry k() {{ {inside} .reg .b32 %r;\n\
+             ld.shared.u8 %r, [w]; st.shared.u32 [q], %r; st.shared.u8 [z], %r; st.shared.u32 [y], 3; ret; }}\n"
+        );
+        let output = oxptxas::compile(&source, "k.ptx", &settings(90, true)).unwrap();
+        let file = object::File::parse(&*output.cubin).unwrap();
+        let section = file.section_by_name(section).unwrap();
+        assert_eq!((section.size(), section.align()), (19, 16));
+        assert_eq!(output.kernels[0].shared, if outside.is_empty() { 19 } else { 0 });
+    }
+}
+
 /// Objects whose code names a shared variable say how much of it the system keeps, with debug information and without; on sm_90 a
 /// local symbol without a name is left of that (ptxas 13.0.88).
 #[test]
