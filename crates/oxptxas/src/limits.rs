@@ -1,7 +1,8 @@
 //! What no kernel may have too much of, beyond what the checks of `ptx` know: shared memory, constants, threads.
 
 use crate::settings::Settings;
-use ptx::{Diagnostic, FuncId, Mod, Module, Op, Operand, SHARED_SPILLS, Severity, Span, Stmt};
+use crate::{convention, functions, notices};
+use ptx::{Diagnostic, FuncId, Mod, Module, Op, Operand, SHARED_SPILLS, Severity, Space, Span, Stmt, Symbol};
 use sass::Target;
 
 /// Bytes of shared memory that a kernel states at most. More is for launches to ask for.
@@ -146,6 +147,36 @@ pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> V
     .collect()
 }
 
+/// Whether a kernel asks for shared memory to spill into.
+fn spills_to_shared(f: &ptx::Func) -> bool {
+    let asks =
+        |s: &Stmt| matches!(s, Stmt::Pragma(text) if text.split_whitespace().next() == Some(SHARED_SPILLS));
+    f.body.iter().flat_map(|b| &b.stmts).any(asks)
+}
+
+/// Kernels that ask for shared memory to spill into, of which the launch brings some more: that they name, or a function that they come
+/// to by calls or by addresses, where a call through a pointer may go to all whose addresses are known (ptxas 13.0.88).
+pub(crate) fn spills_beside_dynamic(module: &Module, settings: &Settings) -> Option<Diagnostic> {
+    let asks = |f: &&ptx::Func| notices::compiled(f, settings) && spills_to_shared(f);
+    let mut kernels = module.funcs.iter().filter(|(_, f)| asks(f)).peekable();
+    kernels.peek()?;
+    let (graph, taken) = (lower::CallGraph::new(module), functions::taken(module));
+    let dynamic = |f: &FuncId| {
+        let mut named = false;
+        lower::layout::for_each_symbol(&module.funcs[*f], |s| {
+            let var = if let Symbol::Var(v) = s { &module.vars[v] } else { return };
+            named |= var.space == Space::Shared && var.is_unsized();
+        });
+        named
+    };
+    let refused = kernels.any(|(k, _)| {
+        let called = graph.reachable(module, k, &taken).into_iter().chain([k]);
+        convention::reached(module, called.map(Symbol::Func)).iter().any(dynamic)
+    });
+    let message = format!("Pragma '{SHARED_SPILLS}' is not allowed for dynamic SMEM");
+    refused.then(|| Diagnostic::whole(message))
+}
+
 /// What objects alone have, and what is for kernels that are compiled together with all that they call.
 pub(crate) fn of_mode(module: &Module, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
     if !settings.relocatable && module.says_unified {
@@ -153,10 +184,7 @@ pub(crate) fn of_mode(module: &Module, settings: &Settings) -> Result<(), Vec<Di
         return Err(vec![Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message.to_string()) }]);
     }
     let apart = settings.relocatable || settings.debug || settings.fast;
-    let shared_spills =
-        |s: &Stmt| matches!(s, Stmt::Pragma(text) if text.split_whitespace().next() == Some(SHARED_SPILLS));
-    let stmts = || module.funcs.values().flat_map(|f| &f.body).flat_map(|b| &b.stmts);
-    if apart && stmts().any(shared_spills) {
+    if apart && module.funcs.values().any(spills_to_shared) {
         let message = format!("Pragma '{SHARED_SPILLS}' is not allowed for per-function compilation modes");
         return Err(vec![Diagnostic::whole(message)]);
     }

@@ -212,6 +212,9 @@ fn compile_module(
         return Err(fail(said.errors));
     }
     warnings.extend(said.warnings);
+    if let Some(d) = limits::spills_beside_dynamic(&module, settings) {
+        return Err(fail(vec![d]));
+    }
     limits::of_mode(&module, settings).map_err(fail)?;
     if settings.asked.patch {
         patch(&module).map_err(fail)?;

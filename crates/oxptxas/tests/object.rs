@@ -408,6 +408,46 @@ fn sizes_of_shared_variables_add_up_in_objects() {
     }
 }
 
+/// Nor where the launch brings shared memory that the kernel comes to.
+#[test]
+fn shared_spills_leave_no_room_for_what_the_launch_brings() {
+    let refused = |code: &str| {
+        let source = format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n.extern .shared .b8 dyn[];\n\
+             .func f() {{ .reg .b32 %r; mov.u32 %r, dyn; st.shared.u32 [%r], 1; ret; }}\n{code}"
+        );
+        let failed = oxptxas::compile(&source, "k.ptx", &settings(90, false)).err();
+        failed.map(|f| f.diagnostics[0].message.clone())
+    };
+    let asking = |code: &str| {
+        format!(
+            ".visible .entry k() {{ .reg .b32 %r; .reg .b64 %d; .pragma \"enable_smem_spilling\"; {code} ret; }}\n"
+        )
+    };
+    let through = "{ l: .callprototype _ (); call %d, l; }";
+    let elsewhere = ".visible .entry other() { .reg .b64 %d; mov.u64 %d, f; st.global.u64 [%d], %d; ret; }\n";
+    let message = "Pragma 'enable_smem_spilling' is not allowed for dynamic SMEM";
+    for code in [
+        asking("mov.u32 %r, dyn; st.shared.u32 [%r], 1;"),
+        asking("call f;"),
+        asking("mov.u64 %d, f; st.global.u64 [%d], %d;"),
+        format!(
+            ".global .u64 table[1] = {{f}};\n{}",
+            asking(&format!("ld.global.u64 %d, [table]; {through}"))
+        ),
+        asking(&format!("mov.u64 %d, 8; {through}")) + elsewhere,
+    ] {
+        assert_eq!(refused(&code).as_deref(), Some(message), "{code}");
+    }
+    for code in [
+        asking(""),
+        asking("") + elsewhere,
+        asking("").replace(".pragma \"enable_smem_spilling\";", "call f;"),
+    ] {
+        assert_eq!(refused(&code), None, "{code}");
+    }
+}
+
 /// Objects whose code names a shared variable say how much of it the system keeps, with debug information and without; on sm_90 a
 /// local symbol without a name is left of that (ptxas 13.0.88).
 #[test]
