@@ -64,12 +64,12 @@ impl fmt::Display for Refusal {
                 write!(f, "Illegal to take address of parameter '{name}'")
             }
             Refusal::ReturnAddress { at, end } => {
-                write!(f, "Return Address ({at}) should be less than {end}")
+                write!(f, "(C7002) Return Address ({at}) should be less than {end}")
             }
             Refusal::Arguments { registers, end } => {
                 write!(
                     f,
-                    "Function PARAMETER size requires more registers({registers}) than available({end})"
+                    "(C7019) Function PARAMETER size requires more registers({registers}) than available({end})"
                 )
             }
             Refusal::Registers { limit, needed } => {

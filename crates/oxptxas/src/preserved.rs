@@ -92,7 +92,8 @@ pub(crate) fn prototypes_without_address(module: &Module, settings: &Settings) -
         let end =
             limit.unwrap_or(u32::MAX).min(Reg::ZERO.into()) - u32::from(sass::target::HARDWARE_REGISTERS);
         let at = return_address(module.funcs[prototype].attrs.abi_preserve?);
-        (at + 1 >= end).then(|| Diagnostic::whole(format!("Return Address ({at}) should be less than {end}")))
+        (at + 1 >= end)
+            .then(|| Diagnostic::whole(format!("(C7002) Return Address ({at}) should be less than {end}")))
     })
 }
 
@@ -131,10 +132,43 @@ fn places(module: &Module, func: &Func, n: u32, settings: &Settings, out: &mut S
         }
         None => {}
     }
+    if func.body.is_some() {
+        within_limit(func, address, words, settings, out);
+    }
     for r in (address..address + 2).filter(|_| n < 2) {
         out.warning(format!(
             "Function '{name}' specifies register R{r} as scratch register which is used as return address register"
         ));
+    }
+}
+
+/// Registers of a function with code that are behind those that the command line leaves it: said of the first of the return address, and
+/// of the first and of the last of the arguments where these are not where all functions have them. Where code is debugged the return
+/// address also needs those registers that the hardware keeps; objects find that where they are lowered.
+fn within_limit(func: &Func, address: u32, words: u32, settings: &Settings, out: &mut Said) {
+    let of_functions = settings.function_registers.filter(|_| settings.relocatable);
+    let given = of_functions.or(settings.max_registers);
+    let limit = given.unwrap_or(Reg::ZERO.into());
+    let mut beyond = |from: u32, to: u32, what: &str| {
+        out.error(format!(
+            "Cannot specify R{from}-R{to} as {what} registers since function '{}' is restricted to use maximum of {limit} registers",
+            func.name
+        ));
+    };
+    if address >= limit && given.is_some() {
+        beyond(address, address + 1, "return address");
+    }
+    let first = lower::convention(func).argument_registers(words).map(|r| u32::from(r.first));
+    if let (Some(first), true) = (first, words > ori::abi::ARGUMENTS.into() && given.is_some()) {
+        let last = first + words - 1;
+        for _ in [first, last].into_iter().filter(|r| *r >= limit) {
+            beyond(first, last, "parameter");
+        }
+    }
+    let end = limit.min(Reg::ZERO.into()) - u32::from(sass::target::HARDWARE_REGISTERS);
+    let known = address <= ori::abi::LAST_RETURN_ADDRESS.into() && address < limit;
+    if settings.debug && !settings.relocatable && known && address + 1 >= end {
+        out.error(format!("(C7002) Return Address ({address}) should be less than {end}"));
     }
 }
 

@@ -159,10 +159,15 @@ fn what_cannot_be() {
     let f = |own: &str, params: &str| format!(".visible .func f{params} {own} {{ ret; }}");
     assert_eq!(refused(&f(".abi_preserve 240", "()"), None), "retaddr_reg 254 is invalid for sm_90");
     assert_eq!(refused(&f(".abi_preserve 255", "()"), None), "retaddr_reg 268 is invalid for sm_90");
-    assert_eq!(refused(&f(".abi_preserve 238", "()"), None), "Return Address (252) should be less than 253");
-    assert_eq!(refused(&f(".abi_preserve 60", "()"), Some(32)), "Return Address (74) should be less than 30");
+    assert_eq!(
+        refused(&f(".abi_preserve 238", "()"), None),
+        "(C7002) Return Address (252) should be less than 253"
+    );
+    let own = f(".abi_preserve 60", "()");
+    assert_eq!(refused(&own, Some(76)), "(C7002) Return Address (74) should be less than 74");
+    assert!(compile(&own, "sm_90", Some(78)).is_ok());
     let caller = ".extern .func g() .abi_preserve 60;\n.visible .func f() { call g; ret; }";
-    assert_eq!(refused(caller, Some(64)), "Return Address (74) should be less than 62");
+    assert_eq!(refused(caller, Some(64)), "(C7002) Return Address (74) should be less than 62");
     let twelve = "(.param .align 4 .b8 a[48])";
     let message =
         "Parameter registers from R4 to R15 overlap with return address register R14 to R15 for function 'f'";
@@ -171,7 +176,7 @@ fn what_cannot_be() {
     // More than the usual registers hold: R24 to R36.
     let thirteen = "(.param .align 4 .b8 a[52])";
     assert!(compile(&f(".abi_preserve 2", thirteen), "sm_90", Some(39)).is_ok());
-    let message = "Function PARAMETER size requires more registers(37) than available(36)";
+    let message = "(C7019) Function PARAMETER size requires more registers(37) than available(36)";
     assert_eq!(refused(&f(".abi_preserve 2", thirteen), Some(38)), message);
     let many = |n| format!("(.param .align 4 .b8 a[{}])", 4 * n);
     assert_eq!(
@@ -234,6 +239,62 @@ fn lists_of_targets() {
     }
 }
 
+/// What a function says is held against the limits of the command line in every mode.
+#[test]
+fn registers_behind_the_limit() {
+    let target = sass::Target::parse("sm_90").unwrap();
+    let module = |own: &str, params: &str| {
+        let pass = if params == "()" { "" } else { ".param .align 4 .b8 a[52];" };
+        let passed = if params == "()" { "" } else { ", (a)" };
+        format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n.func f{params} {own} {{ ret; }}\n\
+             .visible .entry k() {{ {{ {pass} call f{passed}; }} ret; }}"
+        )
+    };
+    let address = |limit| {
+        format!(
+            "Cannot specify R74-R75 as return address registers since function 'f' is restricted to use maximum of {limit} registers"
+        )
+    };
+    let arguments = |limit| {
+        format!(
+            "Cannot specify R40-R52 as parameter registers since function 'f' is restricted to use maximum of {limit} registers"
+        )
+    };
+    let end = |end| format!("(C7002) Return Address (74) should be less than {end}");
+    let params = "(.param .align 4 .b8 a[52])";
+    // The option, with what is debugged or linked; what is said: ptxas 13.0.88.
+    for (kept, params, limit, whole, linked, debugged) in [
+        (60, "()", 32, vec![address(32)], vec![address(32)], vec![address(32)]),
+        (60, "()", 74, vec![address(74)], vec![address(74)], vec![address(74)]),
+        (60, "()", 75, vec![], vec![end(73)], vec![end(73)]),
+        (60, "()", 77, vec![], vec![end(75)], vec![end(75)]),
+        (60, "()", 78, vec![], vec![], vec![]),
+        (20, params, 36, vec![arguments(36); 2], vec![arguments(36); 2], vec![arguments(36); 2]),
+        (20, params, 44, vec![arguments(44)], vec![arguments(44)], vec![arguments(44)]),
+    ] {
+        let text = module(&format!(".abi_preserve {kept}"), params);
+        for (relocatable, debug, want) in
+            [(false, false, &whole), (true, false, &linked), (false, true, &debugged)]
+        {
+            let opt_level = if debug { 0 } else { 3 };
+            let settings = Settings {
+                relocatable,
+                debug,
+                opt_level,
+                max_registers: Some(limit),
+                ..Settings::new(target)
+            };
+            let errors = oxptxas::compile(&text, "k.ptx", &settings).err().map(|e| e.diagnostics);
+            let mut said: Vec<String> = errors.into_iter().flatten().map(|d| d.message).collect();
+            // Objects say it of who calls it, too.
+            said.truncate(want.len());
+            assert_eq!(&said, want, "{kept} {limit} {relocatable} {debug}");
+            assert!(!want.is_empty() || oxptxas::compile(&text, "k.ptx", &settings).is_ok());
+        }
+    }
+}
+
 /// In all that is compiled, executables and code that is debugged as well.
 #[test]
 fn prototypes_without_a_return_address() {
@@ -252,7 +313,7 @@ fn prototypes_without_a_return_address() {
             [(238, None, 252, 253), (240, None, 254, 253), (255, None, 268, 253), (60, Some(64), 74, 62)]
         {
             let said = compile(kept, call, limit).unwrap_err().diagnostics[0].message.clone();
-            assert_eq!(said, format!("Return Address ({at}) should be less than {end}"));
+            assert_eq!(said, format!("(C7002) Return Address ({at}) should be less than {end}"));
         }
         assert!(compile(237, call, None).is_ok() && compile(240, "", None).is_ok());
     }
