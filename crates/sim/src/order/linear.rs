@@ -71,7 +71,12 @@ pub struct Values<'m> {
     definitions: SecondaryMap<RegId, u32>,
     /// What the others hold at this point of the block.
     here: FxHashMap<RegId, Linear>,
+    /// The unknowns that they held where the block began.
+    entered: FxHashMap<RegId, u32>,
 }
+
+/// What registers with several definitions hold where a block ends.
+pub type Left = FxHashMap<RegId, Linear>;
 
 /// Whether what an instruction gives depends on its operands only.
 fn is_pure(inst: &Inst) -> bool {
@@ -128,12 +133,29 @@ impl<'m> Values<'m> {
             fixed: SecondaryMap::new(),
             definitions,
             here: FxHashMap::default(),
+            entered: FxHashMap::default(),
         }
     }
 
-    /// At the start of a block nothing is known of registers with several definitions.
-    pub fn enter_block(&mut self) {
-        self.here.clear();
+    /// At the start of a block nothing is known of registers with several definitions but what they hold where the only block before it
+    /// ends, if that is `known`.
+    pub fn enter_block(&mut self, known: Option<&Left>) {
+        self.here = known.cloned().unwrap_or_default();
+        self.entered.clear();
+    }
+
+    /// At the end of a block.
+    pub fn left(&self) -> &Left {
+        &self.here
+    }
+
+    /// By how much a block changes each unknown with which it began, if it adds a constant to it.
+    pub fn steps(&self) -> impl Iterator<Item = (u32, Option<i64>)> + '_ {
+        self.entered.iter().map(|(r, unknown)| {
+            let before = Linear::unknown(*unknown);
+            let difference = self.here.get(r).map_or_else(Linear::default, |after| after.plus(&before, -1));
+            (*unknown, difference.as_number())
+        })
     }
 
     fn fresh(&mut self) -> Linear {
@@ -169,6 +191,7 @@ impl<'m> Values<'m> {
             return v.clone();
         }
         let v = self.fresh();
+        self.entered.insert(r, self.next);
         self.here.insert(r, v.clone());
         v
     }

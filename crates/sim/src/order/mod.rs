@@ -548,4 +548,41 @@ mod tests {
         assert_eq!(global, [Why::Fence(9)]);
         assert_eq!(exchanged("ld.local.u32 %r2, [l]", "LDL R3, [R1]"), []);
     }
+
+    /// What is said where the store behind a loop, at `behind`, comes before that of the loop, whose address goes on by `step`.
+    fn before_a_loop(step: i64, behind: i64) -> Vec<Why> {
+        let source = format!(
+            ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n\
+             .reg .pred %q; .reg .b64 %i, %p; ld.param.u64 %p, [p]; mov.b64 %i, 0;\n\
+             L: st.global.u64 [%p+-8], %i;\n\
+             add.s64 %p, %p, {step}; add.s64 %i, %i, 1; setp.lt.s64 %q, %i, 3; @%q bra L;\n\
+             st.global.u64 [%p+{behind}], %i;\n\
+             ret;\n}}\n"
+        );
+        let module = ::ptx::parse(&source).expect("PTX");
+        let target = Target::new(75).expect("target");
+        let insts = ["STG.E.64.SYS [R2+0x10], R6", "STG.E.64.SYS [R2+-0x8], R8", "EXIT"];
+        let insts = insts.map(|i| Some(sass::parse_inst(i, target).unwrap_or_else(|e| panic!("{i}: {e}"))));
+        let code = Code { insts: insts.into(), lines: vec![9, 7, 10] };
+        let kernel = check_kernel(&module, &LineIndex::new(&source), "k", &code, &[], Options::default());
+        assert_eq!(kernel.stats.matched, 2);
+        kernel.violations.into_iter().map(|v| v.why).collect()
+    }
+
+    /// From [p-8], [p+8], [p+24] the next is [p+40]: none of them is. What lies on the way of a round, or was there in one, may be.
+    #[test]
+    fn rounds_of_a_loop_leave_what_is_ahead_alone() {
+        assert_eq!(before_a_loop(16, 0), []);
+        assert_eq!(before_a_loop(16, -16), []);
+        assert_eq!(before_a_loop(16, -17), [Why::MayOverlap]);
+        assert_eq!(before_a_loop(16, -24), [Why::MayOverlap]);
+        assert_eq!(before_a_loop(16, -32), [Why::MayOverlap], "it may be that of the round before");
+        assert_eq!(before_a_loop(-16, 0), []);
+        assert_eq!(before_a_loop(-16, 1), [Why::MayOverlap]);
+        assert_eq!(before_a_loop(-16, 16), [Why::MayOverlap]);
+        assert_eq!(before_a_loop(-16, 24), [Why::MayOverlap]);
+        assert_eq!(before_a_loop(0, 0), []);
+        assert_eq!(before_a_loop(0, -16), []);
+        assert_eq!(before_a_loop(0, -8), [Why::MayOverlap]);
+    }
 }

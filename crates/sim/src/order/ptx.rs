@@ -2,10 +2,11 @@
 //! volatile, acquiring and releasing accesses, fences and barriers order.
 
 use super::fences::{Scope, Sync, sync};
-use super::linear::{Linear, Values};
+use super::linear::{Left, Linear, Values};
 use ::ptx::ast::{Addr, AddrBase, Func, Inst, LabelId, Operand, RegId, Space, Stmt};
 use ::ptx::{LineIndex, Mod, Module, Op};
 use cranelift_entity::SecondaryMap;
+use rustc_hash::FxHashMap;
 use sass::memory::MemorySpace;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -108,6 +109,8 @@ pub struct Program<'m> {
     /// Lines with one access; what else is on them acts on registers.
     pub by_line: BTreeMap<u32, usize>,
     values: Values<'m>,
+    /// What registers held at the start of a block that control comes back to at once: the block, and how much a round adds.
+    rounds: FxHashMap<u32, (u32, Option<i64>)>,
     /// Immediate dominators of blocks; the entry's is itself.
     idom: Vec<u32>,
     /// Where blocks lead to, and what each comes to, once it was asked for.
@@ -317,6 +320,7 @@ impl<'m> Program<'m> {
             accesses: Vec::new(),
             by_line: BTreeMap::new(),
             values: Values::new(module, body),
+            rounds: FxHashMap::default(),
             idom: dominators(&preds, &roots),
             succs: order.iter().map(|b| blocks[*b].succs.iter().map(|s| number[*s]).collect()).collect(),
             reached: order.iter().map(|_| OnceLock::new()).collect(),
@@ -324,8 +328,14 @@ impl<'m> Program<'m> {
             fences: Vec::new(),
         };
         let mut on_line: BTreeMap<u32, u32> = BTreeMap::new();
+        // What loops of one block leave.
+        let mut left: FxHashMap<u32, Left> = FxHashMap::default();
         for (k, b) in (0..).zip(&order) {
-            program.values.enter_block();
+            let known = match preds[k as usize][..] {
+                [before] if before != k && !program.reaches(k, before) => left.get(&before),
+                _ => None,
+            };
+            program.values.enter_block(known);
             for (n, inst) in (0..).zip(&blocks[*b].insts) {
                 let line = lines.line(inst.span.start);
                 let fence = is_fence(inst);
@@ -339,6 +349,10 @@ impl<'m> Program<'m> {
                     program.accesses.push(access);
                 }
                 program.values.step(inst);
+            }
+            if program.succs[k as usize].contains(&k) {
+                left.insert(k, program.values.left().clone());
+                program.rounds.extend(program.values.steps().map(|(u, step)| (u, (k, step))));
             }
         }
         program.by_line.retain(|line, _| on_line[line] == 1);
@@ -599,6 +613,25 @@ impl<'m> Program<'m> {
             MemorySpace::Global => difference.constant,
             _ => i64::from(difference.constant as i32),
         };
+        if b.at.0 != a.at.0 && x.terms.iter().any(|(u, _)| self.rounds.get(u).is_some_and(|r| r.0 == a.at.0))
+        {
+            return self.overlap_of_rounds(a.at.0, x, by, (*m, *n));
+        }
         (by < i64::from(*m) && -by < i64::from(*n)).then_some(true)
+    }
+
+    /// Whether an access that stands behind a loop of one block, `by` bytes from where one of `x` in that block is in the last round, may
+    /// have a byte in common with that of any round. `sizes`: of both. (Rounds do not go around all addresses: on the way they would
+    /// access what there is not.)
+    fn overlap_of_rounds(&self, block: u32, x: &Linear, by: i64, sizes: (u32, u32)) -> Option<bool> {
+        let step = x.terms.iter().try_fold(0i64, |sum, (u, factor)| match self.rounds.get(u) {
+            Some((of, Some(step))) if *of == block => sum.checked_add(step.checked_mul(*factor)?),
+            _ => None,
+        });
+        // The round before the last one is a step back: further from what stands behind the loop, or nearer to it.
+        let above = by >= i64::from(sizes.0);
+        let below = by.checked_neg().is_some_and(|by| by >= i64::from(sizes.1));
+        let apart = step.is_some_and(|step| step >= 0 && above || step <= 0 && below);
+        (!apart).then_some(false)
     }
 }
