@@ -403,6 +403,39 @@ fn unwritten_shared_and_local_memory_holds_other_numbers_in_other_runs() {
     }
 }
 
+/// What nothing has written is another thing in each lane of one run, so that none takes another's for its own.
+#[test]
+fn unwritten_registers_and_local_memory_hold_other_numbers_in_other_lanes() {
+    let loads = ".local .b32 l[4]; ld.local.b32 rb, [l]; mov.u32 t, %tid.x; cvt.u64.u32 d, t; mul.lo.u64 d, d, 8; add.u64 o, o, d;\n\
+                 mov.b64 d, {ra, rb}; st.global.u64 [o], d;";
+    let called = ".func (.param .b64 q) f() { .reg .b32 a, b; .reg .b64 c; .local .b32 l[4]; ld.local.b32 b, [l]; mov.b64 c, {a, b};\n\
+                  st.param.b64 [q], c; ret; }\n";
+    let call = "mov.u32 t, %tid.x; cvt.u64.u32 d, t; mul.lo.u64 d, d, 8; add.u64 o, o, d;\n\
+                { .param .b64 c; call (c), f; ld.param.b64 d, [c]; } st.global.u64 [o], d;";
+    for (functions, body) in [("", loads), (called, call)] {
+        let source = module(functions, body);
+        let module = ptx::parse(&source).unwrap();
+        let run = |fill| {
+            let launch = launch(32, 32);
+            let done = sim::ptx::execute_filled(&module, &launch, 1000, fill).unwrap();
+            let bytes = launch.collect(&done).remove("out").unwrap();
+            let words = bytes.chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap()));
+            let (all, mut lower, mut upper): (Vec<u32>, Vec<u32>, Vec<u32>) =
+                (words.collect(), vec![], vec![]);
+            for w in all.chunks(2) {
+                lower.push(w[0]);
+                upper.push(w[1]);
+            }
+            [lower, upper].map(|mut of| {
+                of.sort_unstable();
+                of.dedup();
+                of.len()
+            })
+        };
+        assert_eq!((run(0), run(sim::ptx::RANDOM)), ([1, 1], [32, 32]), "{body}");
+    }
+}
+
 /// A last parameter without a size has that of what is passed; its address is one of local memory.
 #[test]
 fn a_last_parameter_without_a_size_holds_what_is_passed() {

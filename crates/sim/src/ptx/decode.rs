@@ -60,14 +60,28 @@ pub(super) struct Layout {
     pub entry: Option<u32>,
     /// First slot of each register.
     pub slots: Vec<u32>,
-    /// What the registers hold at the start, a slot each.
-    pub initial: Vec<u64>,
+    /// What the registers hold at the start, a slot each; of [`RANDOM`] contents those of the first thread.
+    initial: Vec<u64>,
+    /// The bits that each slot has.
+    masks: Vec<u64>,
     /// Bytes of its local and parameter variables.
     pub frame: u64,
     /// Parameters and results in registers: first slot, how many, and where each has its place in the frame as others do.
     pub params: Vec<Passed>,
     /// See `params`.
     pub returns: Vec<Passed>,
+}
+
+impl Layout {
+    /// What the registers of a thread of the block hold where the function begins: [`RANDOM`] contents are other ones in each thread, as
+    /// what depends on them may be the same by chance in lanes that hold the same.
+    pub fn registers(&self, fill: u8, thread: u32) -> Vec<u64> {
+        if fill != RANDOM || thread == 0 {
+            return self.initial.clone();
+        }
+        let of_thread = (thread as usize) << 40;
+        self.masks.iter().enumerate().map(|(slot, mask)| garbage(fill, slot ^ of_thread) & mask).collect()
+    }
 }
 
 /// A parameter or a result in a register.
@@ -139,12 +153,12 @@ pub(super) fn garbage(fill: u8, slot: usize) -> u64 {
 /// The fill of which every byte is another one: numbers of the same bytes may all be as harmless as zeros.
 pub const RANDOM: u8 = 0xa5;
 
-/// So many bytes of local or shared memory that nothing has been written to.
-pub(super) fn unwritten(fill: u8, bytes: usize) -> Vec<u8> {
+/// So many bytes of local or shared memory that nothing has been written to: in local memory by this thread of its block.
+pub(super) fn unwritten(fill: u8, bytes: usize, thread: u32) -> Vec<u8> {
     if fill != RANDOM {
         return vec![fill; bytes];
     }
-    let mut rng = crate::launch::Rng::new(fill.into());
+    let mut rng = crate::launch::Rng::new(u64::from(fill) ^ u64::from(thread) << 40);
     let mut out = Vec::with_capacity(bytes + 8);
     while out.len() < bytes {
         out.extend_from_slice(&rng.next().to_le_bytes());
@@ -298,10 +312,12 @@ impl<'m> Program<'m> {
         }
         for r in body.regs.values() {
             layout.slots.push(layout.initial.len() as u32);
-            let bits = garbage(self.fill, layout.initial.len()) & super::int::mask(r.ty);
+            let mask = super::int::mask(r.ty);
+            let bits = garbage(self.fill, layout.initial.len()) & mask;
             // 128 bits take two slots.
             let slots = if r.ty == Type::b128 { 2 } else { 1 };
             layout.initial.resize(layout.initial.len() + slots, bits);
+            layout.masks.resize(layout.masks.len() + slots, mask);
         }
         let passed = |layout: &Layout, list: &[VarId]| -> Vec<Passed> {
             let in_registers = list.iter().filter(|v| self.module.vars[**v].space == Space::Reg);

@@ -89,7 +89,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             let at = (t.local.len() as u64).next_multiple_of(align.max(1));
             let end = at.checked_add(bytes).filter(|end| *end <= MOST_LOCAL).ok_or("too much stack")?;
             let more = end as usize - t.local.len();
-            t.local.extend(unwritten(env.program.fill, more));
+            t.local.extend(unwritten(env.program.fill, more, t.index));
             t.write(p, &ops[0], at, ty)
         }
         Op::stacksave => t.write(p, &ops[0], t.local.len() as u64, ty),

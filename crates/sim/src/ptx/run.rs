@@ -463,7 +463,7 @@ impl Block {
         }
         let frame = t.local.len().next_multiple_of(FRAME_ALIGN) as u64;
         t.local.resize(frame as usize, p.fill);
-        t.local.extend(unwritten(p.fill, layout.frame as usize));
+        t.local.extend(unwritten(p.fill, layout.frame as usize, t.index));
         for (a, v) in args.iter().zip(&func.params) {
             let var = &p.module.vars[*v];
             let Place::Frame(at) = p.places[*v] else { continue };
@@ -488,7 +488,7 @@ impl Block {
         }
         t.callers.push(Caller { func: t.func, pc: t.pc, registers: t.registers, frame: t.frame });
         t.registers = t.regs.len();
-        t.regs.extend_from_slice(&layout.initial);
+        t.regs.extend(layout.registers(p.fill, t.index));
         for passed in &layout.params {
             passed.load(&mut t.regs[t.registers..], &t.local[frame as usize..]);
         }

@@ -21,7 +21,7 @@ impl Cluster {
         let size = (env.program.shared + u64::from(env.launch.shared)) as usize;
         let blocks = places.iter().enumerate();
         let blocks = blocks.map(|(rank, at)| (*at, Block::new(env, kernel, rank as u32))).collect();
-        Cluster { blocks, shared: vec![unwritten(env.program.fill, size); places.len()] }
+        Cluster { blocks, shared: vec![unwritten(env.program.fill, size, 0); places.len()] }
     }
 
     /// Gives every block a turn, and lets all go on that wait for the whole cluster.
