@@ -1,6 +1,7 @@
 //! What may be wrong with a test, and with what a stage makes of it.
 
 use sim::launch::CompareError;
+use sim::{errors_of, text_of};
 use std::fmt;
 
 /// Why a test is none.
@@ -73,19 +74,8 @@ pub enum Failure {
     Results(CompareError),
 }
 
-/// What stands in the place of what it is about.
-macro_rules! of {
-    ($($name:ident($error:ty)),*) => {
-        $(impl From<$error> for Failure {
-            fn from(e: $error) -> Failure {
-                Failure::$name(e)
-            }
-        })*
-    };
-}
-
-of!(
-    Backend(backend::Error),
+errors_of!(
+    Failure: Backend(backend::Error),
     Cubin(cubin::Error),
     Run(sim::sass::SimError),
     Interpret(sim::ptx::SimError),
@@ -115,15 +105,4 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// For who says errors as text.
-macro_rules! text {
-    ($($error:ty),*) => {
-        $(impl From<$error> for String {
-            fn from(e: $error) -> String {
-                e.to_string()
-            }
-        })*
-    };
-}
-
-text!(CaseError, Failure);
+text_of!(CaseError, Failure);

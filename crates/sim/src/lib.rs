@@ -1,6 +1,7 @@
 //! Two executors of the same launch: the PTX interpreter and the SASS simulator.
 
 pub mod cycles;
+mod errors;
 mod file;
 pub mod fp;
 pub mod generate;

@@ -3,6 +3,7 @@
 use super::{MOST_BLOCKS, MOST_BYTES, MOST_IN_CLUSTER, MOST_SHARED, MOST_STACK, TilesError};
 use crate::image::ImageError;
 use crate::number::NumberError;
+use crate::{errors_of, text_of};
 use std::fmt;
 
 /// Why no launch has a shape.
@@ -102,19 +103,8 @@ pub enum LaunchError {
     Tiles(TilesError),
 }
 
-/// What stands in the place of what it is about.
-macro_rules! of {
-    ($to:ident: $($name:ident($error:ty)),*) => {
-        $(impl From<$error> for $to {
-            fn from(e: $error) -> $to {
-                $to::$name(e)
-            }
-        })*
-    };
-}
-
-of!(LaunchError: Shape(ShapeError), Number(NumberError), Tiles(TilesError));
-of!(BufferError: Number(NumberError));
+errors_of!(LaunchError: Shape(ShapeError), Number(NumberError), Tiles(TilesError));
+errors_of!(BufferError: Number(NumberError));
 
 impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -233,15 +223,4 @@ impl fmt::Display for CompareError {
 
 impl std::error::Error for CompareError {}
 
-/// For who says errors as text.
-macro_rules! text {
-    ($($error:ty),*) => {
-        $(impl From<$error> for String {
-            fn from(e: $error) -> String {
-                e.to_string()
-            }
-        })*
-    };
-}
-
-text!(LaunchFileError, CompareError, ShapeError);
+text_of!(LaunchFileError, CompareError, ShapeError);
