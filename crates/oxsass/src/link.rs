@@ -72,6 +72,14 @@ pub fn link(nvlink: &Path, target: Target, objects: &[Vec<u8>]) -> Result<Vec<u8
     std::fs::read(&output).map_err(Error::Read)
 }
 
+/// Whether a file is what a linker makes, or the compiler without one: nothing of it is found by linking it again.
+pub fn is_executable(file: &[u8]) -> bool {
+    /// Where and what the type of the file is.
+    const TYPE: std::ops::Range<usize> = 16..18;
+    const EXECUTABLE: [u8; 2] = [2, 0];
+    file.starts_with(b"\x7fELF") && file.get(TYPE) == Some(&EXECUTABLE)
+}
+
 /// The target that an object says it is for.
 pub fn target_of(object: &[u8]) -> Option<Target> {
     /// Where `e_flags` has the SM.

@@ -104,3 +104,16 @@ fn without_a_linker_it_is_said_how_to_get_one() {
         oxsass(&folder, &["verify", "kernel.ptx", "--with", "function.ptx", "--nvlink", "./none"]);
     assert!(!right && said.contains("pip install nvidia-cuda-nvcc") && said.contains("--nvlink"), "{said}");
 }
+
+/// A linker takes it and makes nothing of it.
+#[test]
+fn an_executable_is_no_object() {
+    let folder = folder("executable");
+    let source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
+    let settings = oxptxas::Settings::new(sass::Target::parse("sm_80").expect("a target"));
+    let made = oxptxas::compile(source, "k.ptx", &settings).map_err(|f| f.render("oxsass"));
+    fs::write(folder.join("k.cubin"), made.expect("compiles").cubin).expect("can be written");
+    fs::write(folder.join("k.ptx"), source).expect("can be written");
+    let (right, said) = oxsass(&folder, &["verify", "k.ptx", "--object", "k.cubin", "--nvlink", "./none"]);
+    assert!(!right && said.contains("k.cubin is no object but an executable: --cubin takes it"), "{said}");
+}

@@ -139,7 +139,15 @@ impl Verify {
                 (bytes, target)
             }
             None if !self.objects.is_empty() => {
-                let objects = self.objects.iter().map(|o| read(o)).collect::<Result<Vec<_>>>()?;
+                let object = |path: &PathBuf| -> Result<Vec<u8>> {
+                    let file = read(path)?;
+                    if link::is_executable(&file) {
+                        let path = path.display();
+                        return Err(format!("{path} is no object but an executable: --cubin takes it").into());
+                    }
+                    Ok(file)
+                };
+                let objects = self.objects.iter().map(object).collect::<Result<Vec<_>>>()?;
                 let first = objects.first().and_then(|o| link::target_of(o));
                 let target = self.compiled.arch.or(first).ok_or("an object of an unknown target")?;
                 (link::link(&self.nvlink, target, &objects)?, target)
