@@ -18,7 +18,7 @@ pub(crate) struct Said {
 
 impl Said {
     fn error(&mut self, message: String) {
-        self.errors.push(Diagnostic::whole(message));
+        self.errors.push(Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message) });
     }
 
     fn warning(&mut self, message: String) {
@@ -168,7 +168,8 @@ fn within_limit(func: &Func, address: u32, words: u32, settings: &Settings, out:
     let end = limit.min(Reg::ZERO.into()) - u32::from(sass::target::HARDWARE_REGISTERS);
     let known = address <= ori::abi::LAST_RETURN_ADDRESS.into() && address < limit;
     if settings.debug && !settings.relocatable && known && address + 1 >= end {
-        out.error(format!("(C7002) Return Address ({address}) should be less than {end}"));
+        let message = format!("(C7002) Return Address ({address}) should be less than {end}");
+        out.errors.push(Diagnostic::whole(message));
     }
 }
 

@@ -286,6 +286,10 @@ fn registers_behind_the_limit() {
                 ..Settings::new(target)
             };
             let errors = oxptxas::compile(&text, "k.ptx", &settings).err().map(|e| e.diagnostics);
+            let beyond = |d: &ptx::Diagnostic| d.message.starts_with("Cannot specify");
+            let severe =
+                errors.iter().flatten().filter(|d| beyond(d)).all(|d| d.severity == ptx::Severity::Error);
+            assert!(severe, "{errors:?}");
             let mut said: Vec<String> = errors.into_iter().flatten().map(|d| d.message).collect();
             // Objects say it of who calls it, too.
             said.truncate(want.len());
