@@ -18,6 +18,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
+use ori::pairs::value_of;
 use ori::{ALWAYS, Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Ldc, R2ur};
@@ -612,14 +613,4 @@ pub fn across(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> us
         if counted.put(v.index()) { 0 } else { usize::from(func.values[v].width) }
     });
     words.sum()
-}
-
-fn value_of(o: &Operand) -> Option<Value> {
-    match o {
-        Operand::Reg(r) if *r == RegOp::plain(r.reg) => match r.reg {
-            Name::Val(v) => Some(v),
-            _ => None,
-        },
-        _ => None,
-    }
 }

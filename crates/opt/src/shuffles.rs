@@ -7,14 +7,15 @@
 
 use crate::Pass;
 use crate::invariants::Way;
+use crate::sums::value_of;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::loops::Loop;
 use ori::meeting::MARK;
-use ori::{Analyses, Block, Changed, Editor, Function, Inst, InstData, Name, Operand, Value};
+use ori::{Analyses, Block, Changed, Editor, Function, Inst, InstData, Operand, Value};
 use rustc_hash::FxHashMap;
+use sass::Mods;
 use sass::ops::{Shfl, Warpsync};
-use sass::{Mods, RegOp};
 
 /// The pass, for the table.
 pub const PASS: Pass = Pass::analysed(
@@ -95,13 +96,7 @@ fn gathers_all(d: &InstData) -> bool {
 
 /// What a shuffle reads of one lane for all.
 fn read_by_all(d: &InstData) -> Option<Value> {
-    match Shfl::of(d).filter(|_| d.gives_all_the_same())?.a {
-        Operand::Reg(r) if *r == RegOp::plain(r.reg) => match r.reg {
-            Name::Val(v) => Some(v),
-            _ => None,
-        },
-        _ => None,
-    }
+    value_of(Shfl::of(d).filter(|_| d.gives_all_the_same())?.a)
 }
 
 /// Whether every round of a loop comes to `b` before it ends or leaves.

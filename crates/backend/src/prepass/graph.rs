@@ -167,6 +167,7 @@ impl<'a> Walk<'a> {
         }
         let condition = end.clone();
         let next = self.next_round(b);
+        let awaited: FxHashSet<u32> = next.values().copied().collect();
         for a in data.term.targets().iter().flat_map(|t| &t.args) {
             self.lanes.of(func, Name::Val(*a), 1, |l| end.push(l));
         }
@@ -186,7 +187,7 @@ impl<'a> Walk<'a> {
             let boundary = |k: &usize| is_boundary(&func.insts[data.insts[*k]]);
             let start = (least..at).rev().find(boundary).map_or(least, |k| k + 1);
             let condition = if at == data.insts.len() { &condition[..] } else { &[] };
-            parts.push(self.part(start, &data.insts[start..at], condition, &next));
+            parts.push(self.part(start, &data.insts[start..at], condition, (&next, &awaited)));
             at = start;
         }
         for l in live.live_in[b].iter().copied() {
@@ -281,9 +282,17 @@ impl<'a> Walk<'a> {
     }
 
     /// The dependence graph of a part, over which the walk steps. `condition`: what the branch behind it reads; `next`: what is passed for the
-    /// next round.
-    fn part(&mut self, start: usize, insts: &[Inst], condition: &[u32], next: &FxHashMap<u32, u32>) -> Part {
+    /// next round, and `awaited` the parameters that it is passed for.
+    fn part(
+        &mut self,
+        start: usize,
+        insts: &[Inst],
+        condition: &[u32],
+        (next, awaited): (&FxHashMap<u32, u32>, &FxHashSet<u32>),
+    ) -> Part {
         let func = self.func;
+        // What reads the awaited ones.
+        let mut readers: FxHashMap<u32, SmallVec<[u32; 4]>> = FxHashMap::default();
         let mut nodes: Vec<Node> = Vec::with_capacity(insts.len());
         let mut accesses = order::Accesses::default();
         let mut sides = order::Sides::default();
@@ -334,9 +343,13 @@ impl<'a> Walk<'a> {
             }
             for l in &node.defs {
                 self.local[*l as usize] = k;
-                if let Some(p) = next.get(l) {
-                    let reads = |n: &Node| n.uses.contains(p);
-                    node.preds.extend((0u32..).zip(&nodes).filter(|(_, n)| reads(n)).map(|(by, _)| (by, 1)));
+                let before = next.get(l).and_then(|p| readers.get(p));
+                node.preds.extend(before.into_iter().flatten().map(|by| (*by, 1)));
+            }
+            for l in node.uses.iter().filter(|l| awaited.contains(l)) {
+                let list = readers.entry(*l).or_default();
+                if list.last() != Some(&k) {
+                    list.push(k);
                 }
             }
             let depth = |(p, latency): &(u32, u32)| nodes[*p as usize].depth + latency;
