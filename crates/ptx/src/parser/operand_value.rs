@@ -117,16 +117,20 @@ impl Parser<'_> {
             .iter()
             .filter_map(|e| if let VectorElem::Reg(r) = e { Some(body.regs[*r].ty) } else { None })
             .collect();
-        let everywhere = CONSTANTS_AMONG_REGISTERS.contains(&inst.op);
-        let single = elems.iter().all(|e| matches!(e, VectorElem::F32(_)));
-        let (bytes, untyped) = match types.first() {
-            Some(first) => (first.bytes(), types.iter().any(|t| t.class() == TypeClass::Bits)),
-            // Numbers alone have the type that they are written with.
-            None if everywhere && single => (4, false),
-            None => return,
+        // Of `wmma`, most of whose factors ptxas takes apart, only what is added, and `.f64`.
+        let added = if inst.has(Mod::store) { 1 } else { 3 } == inst.operands.len();
+        let whole = added || inst.types().last() == Some(Type::f64);
+        let everywhere = CONSTANTS_AMONG_REGISTERS.contains(&inst.op) || inst.op == Op::wmma && whole;
+        let (bytes, untyped, alone) = match types.first() {
+            Some(first) => (first.bytes(), types.iter().any(|t| t.class() == TypeClass::Bits), *first),
+            None => {
+                let Some(ty) = numbers_alone(inst, elems, added) else { return };
+                (ty.bytes(), false, ty)
+            }
         };
-        let floats = types.iter().all(|t| t.class() == TypeClass::Float);
-        let integers = types.iter().all(|t| matches!(t.class(), TypeClass::Unsigned | TypeClass::Signed));
+        let kinds = || types.iter().chain(types.is_empty().then_some(&alone));
+        let floats = kinds().all(|t| t.class() == TypeClass::Float);
+        let integers = kinds().all(|t| matches!(t.class(), TypeClass::Unsigned | TypeClass::Signed));
         let Some((word, plain)) = bits(bytes) else { return };
         for e in elems {
             let (n, fits, float) = match *e {
@@ -139,11 +143,7 @@ impl Parser<'_> {
                 continue;
             }
             // Among registers of one type a constant has it, too.
-            let ty = match types.first() {
-                _ if untyped => plain,
-                Some(first) => *first,
-                None => Type::f32,
-            };
+            let ty = if untyped { plain } else { alone };
             *e = VectorElem::Reg(self.value_of("%constant", ty, word, Operand::Int(n), span));
         }
     }
@@ -157,6 +157,24 @@ impl Parser<'_> {
             return Ok(Addr { base, offset: self.offset()? });
         }
         self.address()
+    }
+}
+
+/// The type that numbers have which stand alone in the braces of a product of matrices: what they are written with, if the product has
+/// such elements. ptxas 13.0.88 also takes integers and `0f…` for `.f64`, the first as bits, the second with bytes of something else, and
+/// cuts `0d…` to 32 bits for what products of `.e4m3` are added to.
+fn numbers_alone(inst: &Inst, elems: &[VectorElem], added: bool) -> Option<Type> {
+    let product = matches!(inst.op, Op::mma | Op::wmma);
+    let sums = inst.types().last().filter(|_| product);
+    let all = |is: fn(&VectorElem) -> bool| elems.iter().all(is);
+    if all(|e| matches!(e, VectorElem::F32(_))) && (added || CONSTANTS_AMONG_REGISTERS.contains(&inst.op)) {
+        return Some(Type::f32);
+    }
+    match sums? {
+        Type::s32 if added && all(|e| matches!(e, VectorElem::Int(_))) => Some(Type::s32),
+        // Both factors have the type of the sums.
+        Type::f64 if all(|e| matches!(e, VectorElem::F64(_))) => Some(Type::f64),
+        _ => None,
     }
 }
 
