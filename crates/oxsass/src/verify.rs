@@ -3,7 +3,7 @@
 
 use crate::tolerance::Tolerance;
 use sim::generate::generate;
-use sim::ptx::Options;
+use sim::ptx::{Fill, Options};
 use sim::sass::check::{Checks, Finding, Report};
 use sim::schedule::Schedule;
 use sim::watch::Watch;
@@ -18,7 +18,8 @@ const LIMITS: (u64, u64) = (400_000, 4_000_000);
 const MORE: u64 = 8;
 
 /// What undefined bytes hold in further runs: anything; as numbers, large, none, small, and less than most.
-const FILLS: [u8; 5] = [sim::ptx::RANDOM, 0x7f, 0xff, 0x41, 0x80];
+const FILLS: [Fill; 5] =
+    [Fill::Random(0), Fill::Byte(0x7f), Fill::Byte(0xff), Fill::Byte(0x41), Fill::Byte(0x80)];
 
 /// In how many random orders of the threads a launch is tried before a difference counts: a sum of few numbers is the same in most.
 const ORDERS: usize = 256;

@@ -1,6 +1,7 @@
 //! The interpreter's instructions one by one, against values worked out from the PTX ISA manual.
 
 use sim::launch::{Buffers, Launch, LaunchFile};
+use sim::ptx::Fill;
 
 /// A module with one kernel `k` that takes a buffer.
 fn module(declarations: &str, body: &str) -> String {
@@ -375,7 +376,7 @@ fn a_shuffle_from_a_lane_that_takes_no_part_is_undefined() {
         let bytes = launch.collect(&done).remove("out").unwrap();
         bytes.chunks(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect::<Vec<_>>()
     };
-    let (first, other) = (run(0), run(sim::ptx::RANDOM));
+    let (first, other) = (run(Fill::Zero), run(Fill::Random(0)));
     for lane in 0..16u64 {
         let (a, b) = (first[lane as usize], other[lane as usize]);
         assert_eq!((a as u32, a >> 32, b >> 32), (lane as u32, lane ^ 1, lane ^ 1));
@@ -397,8 +398,8 @@ fn unwritten_shared_and_local_memory_holds_other_numbers_in_other_runs() {
             let done = sim::ptx::execute_filled(&module, &launch, 1000, fill).unwrap();
             launch.collect(&done).remove("out").unwrap()
         };
-        assert_eq!((run(0), run(0x7f)), (vec![0; 16], vec![0x7f; 16]));
-        let random = run(sim::ptx::RANDOM);
+        assert_eq!((run(Fill::Zero), run(Fill::Byte(0x7f))), (vec![0; 16], vec![0x7f; 16]));
+        let random = run(Fill::Random(0));
         assert!(random[..4] != random[4..8] && random[8..12] != random[12..], "{random:x?}");
     }
 }
@@ -432,7 +433,7 @@ fn unwritten_registers_and_local_memory_hold_other_numbers_in_other_lanes() {
                 of.len()
             })
         };
-        assert_eq!((run(0), run(sim::ptx::RANDOM)), ([1, 1], [32, 32]), "{body}");
+        assert_eq!((run(Fill::Zero), run(Fill::Random(0))), ([1, 1], [32, 32]), "{body}");
     }
 }
 

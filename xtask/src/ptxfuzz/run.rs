@@ -4,6 +4,7 @@
 use super::generate::Program;
 use sass::Target;
 use sim::launch::Buffers;
+use sim::ptx::Fill;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -164,9 +165,9 @@ pub fn define(p: &Program, sm: u8, strict: bool) -> Result<Buffers, (Kind, Strin
             .map(|memory| p.launch.collect(&memory))
             .map_err(|e| undefined(e.render("fuzz.ptx", &p.text)))
     };
-    let memory = run(0)?;
+    let memory = run(Fill::Zero)?;
     if strict {
-        for fill in [0xa5, 0x5b, 0x17] {
+        for fill in [Fill::Random(0), Fill::Byte(0x5b), Fill::Byte(0x17)] {
             let other = run(fill)?;
             compare(p, &other, &memory).map_err(|e| undefined(format!("reads what is not defined: {e}")))?;
         }

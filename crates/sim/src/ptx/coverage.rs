@@ -1,7 +1,7 @@
 //! Which instructions of a module the interpreter would refuse, found by executing each one alone on a warp of
 //! zeros: what it does there is nobody's business, whether it has a meaning is.
 
-use super::decode::{Place, Program, spelling};
+use super::decode::{Fill, Place, Program, spelling};
 use super::run::Block;
 use super::thread::{Env, Thread};
 use crate::launch::Launch;
@@ -23,7 +23,7 @@ pub fn coverage(module: &Module) -> Coverage {
         let insts = body.stmts.iter().filter_map(|s| if let Stmt::Inst(i) = s { Some(i) } else { None });
         let count = insts.clone().count() as u64;
         out.total += count;
-        let mut program = match Program::new(module, kernel, 0, 0) {
+        let mut program = match Program::new(module, kernel, Fill::Zero, 0) {
             Ok(p) => p,
             Err(e) => {
                 // One instruction without a form hides the others of the function.

@@ -60,7 +60,7 @@ pub(super) struct Layout {
     pub entry: Option<u32>,
     /// First slot of each register.
     pub slots: Vec<u32>,
-    /// What the registers hold at the start, a slot each; of [`RANDOM`] contents those of the first thread.
+    /// What the registers hold at the start, a slot each; of [`Fill::Random`] contents those of the first thread.
     initial: Vec<u64>,
     /// The bits that each slot has.
     masks: Vec<u64>,
@@ -73,10 +73,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// What the registers of a thread of the block hold where the function begins: [`RANDOM`] contents are other ones in each thread, as
+    /// What the registers of a thread of the block hold where the function begins: [`Fill::Random`] contents are other ones in each thread, as
     /// what depends on them may be the same by chance in lanes that hold the same.
-    pub fn registers(&self, fill: u8, thread: u32) -> Vec<u64> {
-        if fill != RANDOM || thread == 0 {
+    pub fn registers(&self, fill: Fill, thread: u32) -> Vec<u64> {
+        if !matches!(fill, Fill::Random(_)) || thread == 0 {
             return self.initial.clone();
         }
         let of_thread = (thread as usize) << 40;
@@ -124,8 +124,8 @@ const HOLE: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Program<'m> {
     pub module: &'m Module,
-    /// Every byte of registers and memory of a thread before it is written.
-    pub fill: u8,
+    /// What registers and memory of a thread hold before they are written.
+    pub fill: Fill,
     /// See [`super::Options::nudge`].
     nudge: u64,
     pub code: Vec<Code<'m>>,
@@ -135,30 +135,53 @@ pub(super) struct Program<'m> {
     pub consts: Vec<u8>,
     /// Bytes of shared variables; dynamic shared memory follows.
     pub shared: u64,
-    /// Shared memory between variables, where nothing is, if `fill` is not zero: a program that reaches from one variable
+    /// Shared memory between variables, where nothing is, unless `fill` is zeros: a program that reaches from one variable
     /// into another depends on where they are.
     pub holes: Vec<std::ops::Range<u64>>,
     /// Module-scope global variables: their first contents, addresses not yet filled in.
     pub globals: Vec<VarId>,
 }
 
-/// What a register slot holds before it is written: another thing in each, unless it is zero.
-pub(super) fn garbage(fill: u8, slot: usize) -> u64 {
-    match fill {
-        0 => 0,
-        n => crate::launch::Rng::new(slot as u64 ^ u64::from(n) << 32).next(),
+/// What registers, local and shared memory hold before they are written. A program whose result depends on it reads what is not
+/// defined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// Zeros everywhere.
+    Zero,
+    /// Memory: this byte everywhere. Registers: a number of its own each, the same in all threads.
+    Byte(u8),
+    /// Another number in every place and every thread, since numbers of the same bytes may all be as harmless as zeros; and others for
+    /// another seed, since two predicates are the same by chance half of the time.
+    Random(u32),
+}
+
+impl Fill {
+    /// A number of its own: 0 for zeros, else odd or even as the byte is.
+    pub(super) fn seed(self) -> u64 {
+        match self {
+            Fill::Zero => 0,
+            Fill::Byte(n) => n.into(),
+            Fill::Random(seed) => 0xa5 | u64::from(seed) << 8,
+        }
     }
 }
 
-/// The fill of which every byte is another one: numbers of the same bytes may all be as harmless as zeros.
-pub const RANDOM: u8 = 0xa5;
+/// What a register slot holds before it is written: another thing in each, unless it is zero.
+pub(super) fn garbage(fill: Fill, slot: usize) -> u64 {
+    match fill {
+        Fill::Zero => 0,
+        _ => crate::launch::Rng::new(slot as u64 ^ fill.seed() << 32).next(),
+    }
+}
 
 /// So many bytes of local or shared memory that nothing has been written to: in local memory by this thread of its block.
-pub(super) fn unwritten(fill: u8, bytes: usize, thread: u32) -> Vec<u8> {
-    if fill != RANDOM {
-        return vec![fill; bytes];
+pub(super) fn unwritten(fill: Fill, bytes: usize, thread: u32) -> Vec<u8> {
+    match fill {
+        Fill::Zero => return vec![0; bytes],
+        Fill::Byte(n) => return vec![n; bytes],
+        Fill::Random(_) => {}
     }
-    let mut rng = crate::launch::Rng::new(u64::from(fill) ^ u64::from(thread) << 40);
+    let mut rng = crate::launch::Rng::new(fill.seed() ^ u64::from(thread) << 40);
     let mut out = Vec::with_capacity(bytes + 8);
     while out.len() < bytes {
         out.extend_from_slice(&rng.next().to_le_bytes());
@@ -176,7 +199,7 @@ fn place(at: &mut u64, align: u32, size: u64) -> u64 {
 
 impl<'m> Program<'m> {
     /// Prepares the module to run `kernel`.
-    pub fn new(module: &'m Module, kernel: FuncId, fill: u8, nudge: u64) -> Result<Program<'m>, SimError> {
+    pub fn new(module: &'m Module, kernel: FuncId, fill: Fill, nudge: u64) -> Result<Program<'m>, SimError> {
         if let Some(v) = module.vars.values().find(|v| v.size() > LARGEST) {
             return Err(SimError::at(v.span, format!("'{}' is too large to interpret", v.name)));
         }
@@ -243,7 +266,7 @@ impl<'m> Program<'m> {
 
     /// Leaves a hole before the next shared variable.
     fn leave_hole(&mut self) {
-        if self.fill != 0 && self.shared != 0 {
+        if self.fill != Fill::Zero && self.shared != 0 {
             let start = self.shared;
             self.shared = start.next_multiple_of(HOLE) + HOLE;
             self.holes.push(start..self.shared);

@@ -1,6 +1,6 @@
 //! Modules that stay, as a driver has them.
 
-use super::decode::{Place, Program};
+use super::decode::{Fill, Place, Program};
 use super::run::{blocks, check, kernel_of};
 use super::{Options, SimError};
 use crate::image::Kind;
@@ -50,7 +50,7 @@ impl Loaded {
             module.funcs.iter().filter(|(_, f)| f.entry && f.body.is_some()).map(|f| f.0).collect();
         // Those of a kernel alone are variables of the module too, with contents that stay.
         for kernel in kernels {
-            let mut program = Program::new(&module, kernel, 0, 0)?;
+            let mut program = Program::new(&module, kernel, Fill::Zero, 0)?;
             let constant = |v: &VarId| module.vars[*v].space == Space::Const;
             let mut all = program.globals.clone();
             all.extend(module.vars.keys().filter(constant).filter(|v| program.places[*v] != Place::Missing));

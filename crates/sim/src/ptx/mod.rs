@@ -26,7 +26,7 @@ mod wide;
 
 pub use approx::is_inexact;
 pub use coverage::coverage;
-pub use decode::RANDOM;
+pub use decode::Fill;
 pub use loaded::Loaded;
 pub use run::{LIMIT, Options, execute, execute_filled, execute_with, observe, run, stopped};
 

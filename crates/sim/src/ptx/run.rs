@@ -3,7 +3,7 @@
 mod cluster;
 
 use super::SimError;
-use super::decode::{FUNCTIONS, Place, Program, unwritten};
+use super::decode::{FUNCTIONS, Fill, Place, Program, unwritten};
 use super::exec;
 use super::thread::{Caller, Env, Res, State, Thread};
 use super::warp;
@@ -49,12 +49,16 @@ pub fn execute(module: &Module, launch: &Launch, limit: u64) -> Result<Prepared,
     execute_with(module, launch, Options { limit, ..Options::default() })
 }
 
-/// Like [`execute`], where registers, local and shared memory hold `fill` in every byte before they are written: a
-/// program whose result depends on it reads what is not defined.
+/// Like [`execute`], where registers, local and shared memory hold `fill` before they are written.
 ///
 /// # Errors
 /// As [`run`].
-pub fn execute_filled(module: &Module, launch: &Launch, limit: u64, fill: u8) -> Result<Prepared, SimError> {
+pub fn execute_filled(
+    module: &Module,
+    launch: &Launch,
+    limit: u64,
+    fill: Fill,
+) -> Result<Prepared, SimError> {
     execute_with(module, launch, Options { limit, fill, ..Options::default() })
 }
 
@@ -63,9 +67,8 @@ pub fn execute_filled(module: &Module, launch: &Launch, limit: u64, fill: u8) ->
 pub struct Options {
     /// Most warp instructions to run.
     pub limit: u64,
-    /// What every byte of local and shared memory holds before it is written, or [`super::RANDOM`]; registers hold zeros for 0, else
-    /// numbers made of it.
-    pub fill: u8,
+    /// What registers, local and shared memory hold before they are written.
+    pub fill: Fill,
     /// Which threads run when.
     pub schedule: Schedule,
     /// If it isn't 0, results that PTX does not define to the bit are moved within their bounds: upwards by 1, downwards by
@@ -78,7 +81,7 @@ const FRAME_ALIGN: usize = 128;
 
 impl Default for Options {
     fn default() -> Options {
-        Options { limit: LIMIT, fill: 0, schedule: Schedule::Turns, nudge: 0 }
+        Options { limit: LIMIT, fill: Fill::Zero, schedule: Schedule::Turns, nudge: 0 }
     }
 }
 
@@ -462,7 +465,7 @@ impl Block {
             return Err(format!("'{}' takes {} arguments", func.name, func.params.len()).into());
         }
         let frame = t.local.len().next_multiple_of(FRAME_ALIGN) as u64;
-        t.local.resize(frame as usize, p.fill);
+        t.local.resize(frame as usize, 0);
         t.local.extend(unwritten(p.fill, layout.frame as usize, t.index));
         for (a, v) in args.iter().zip(&func.params) {
             let var = &p.module.vars[*v];
@@ -472,7 +475,7 @@ impl Block {
             if let (Operand::Var(from, 0), true) = (a, var.is_unsized()) {
                 // The last one, of the size of what is passed, is behind the frame.
                 size = p.module.vars[*from].size() as usize;
-                t.local.resize(t.local.len().max(to + size), p.fill);
+                t.local.resize(t.local.len().max(to + size), 0);
             }
             match a {
                 Operand::Var(from, 0) => {

@@ -92,7 +92,7 @@ impl Thread {
             registers: 0,
             local: unwritten(program.fill, layout.frame as usize, index),
             frame: 0,
-            carry: program.fill & 1 != 0,
+            carry: program.fill.seed() & 1 != 0,
             tid,
             index,
             rank,
@@ -252,7 +252,7 @@ impl Thread {
             S::lanemask_ge => lanes(!((1 << lane) - 1)),
             // How fast it goes is not defined: another pace where other things that aren't differ, too.
             S::clock | S::clock64 | S::globaltimer | S::globaltimer_lo => {
-                Ok(env.clock.wrapping_mul(1 + u64::from(env.program.fill)))
+                Ok(env.clock.wrapping_mul(1 + env.program.fill.seed()))
             }
             S::total_smem_size | S::aggr_smem_size => Ok(env.shared.first().map_or(0, Vec::len) as u64),
             S::dynamic_smem_size => Ok(env.launch.shared.into()),
