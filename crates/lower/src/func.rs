@@ -168,13 +168,15 @@ pub fn lower_function(
     let order = graph.order();
     let mut reachable = vec![false; n];
     order.iter().for_each(|k| reachable[*k as usize] = true);
-    let mut ssa = Ssa::new(n + 1, vars);
-    ssa.add_edge(prologue, PtxBlock(0));
-    for &k in &order {
-        for &s in &graph.succs[k as usize] {
-            ssa.add_edge(PtxBlock(k), PtxBlock(s));
-        }
-    }
+    let ranks: Vec<PtxBlock> = std::iter::once(prologue).chain(order.iter().map(|k| PtxBlock(*k))).collect();
+    let succs = |k: &u32| {
+        graph.succs[*k as usize].iter().map({
+            let from = PtxBlock(*k);
+            move |s| (from, PtxBlock(*s))
+        })
+    };
+    let edges = std::iter::once((prologue, PtxBlock(0))).chain(order.iter().flat_map(succs));
+    let mut ssa = Ssa::new(&ranks, edges, vars);
     for k in (0..n).filter(|k| reachable[*k]) {
         let head = out.add_block();
         ssa.set_head(PtxBlock(k as u32), head);

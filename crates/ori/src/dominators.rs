@@ -3,7 +3,7 @@
 //! square of the blocks on deep ones with ways across.
 
 /// No node: not reached from the root.
-pub(crate) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 
 /// The walk over the graph and what is known of its nodes, by the numbers that the walk gives them.
 struct Search {
@@ -77,7 +77,7 @@ impl Search {
 
 /// The immediate dominator of each of `nodes` nodes, by the edges that lead out of them and those that lead into them: [`NONE`] for what is not
 /// reached from `root`, and `root` for itself.
-pub(crate) fn immediate(
+pub fn immediate(
     nodes: usize,
     root: usize,
     successors: impl Fn(usize, &mut dyn FnMut(usize)),

@@ -18,7 +18,7 @@ pub mod builder;
 mod cancel;
 pub mod cfg;
 pub mod dead;
-mod dominators;
+pub mod dominators;
 pub mod edit;
 pub mod function;
 pub mod known;
