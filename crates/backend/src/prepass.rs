@@ -212,6 +212,8 @@ struct Plan {
     /// The most that are live at once, and those for which there is no room.
     most: i32,
     missing: i32,
+    /// Uniform registers for which there is no room.
+    missing_uniform: i32,
     blocks: Vec<Vec<Ordered>>,
     /// Of all blocks, cycles by how often they are executed.
     time: f64,
@@ -260,6 +262,12 @@ fn needed(block: &Stretch, orders: &[Ordered]) -> i32 {
     orders.iter().map(|s| s.most[0]).fold(block.fixed[0], i32::max)
 }
 
+/// The uniform registers that a block needs beyond its limits.
+fn missing_uniform(orders: &[Ordered], limits: &Counts) -> i32 {
+    let file = RegFile::UR as usize;
+    orders.iter().map(|s| s.most[file] - limits[file]).max().unwrap_or(0).max(0)
+}
+
 /// Warps that a multiprocessor holds if no more fit than with `aim`: whole for each of its four parts.
 fn warps(stated: i32, aim: i32) -> i32 {
     let fit = |stated: i32| sass::target::SmInfo::warps_with(stated.max(1) as u32) as i32;
@@ -301,14 +309,21 @@ impl Plan {
     }
 
     fn with(code: &Code, stated: i32) -> Plan {
-        let mut plan =
-            Plan { stated, most: 0, missing: 0, blocks: Vec::with_capacity(code.blocks.len()), time: 0.0 };
+        let mut plan = Plan {
+            stated,
+            most: 0,
+            missing: 0,
+            missing_uniform: 0,
+            blocks: Vec::with_capacity(code.blocks.len()),
+            time: 0.0,
+        };
         for block in &code.blocks {
             let orders = ordered(code, block, stated);
             let needed = needed(block, &orders);
-            let room = limits(code, block, stated)[0];
+            let room = limits(code, block, stated);
             plan.most = plan.most.max(needed);
-            plan.missing = plan.missing.max(needed - room);
+            plan.missing = plan.missing.max(needed - room[0]);
+            plan.missing_uniform = plan.missing_uniform.max(missing_uniform(&orders, &room));
             plan.time += time(block, &orders);
             plan.blocks.push(orders);
         }
@@ -327,6 +342,10 @@ impl Plan {
 
     /// Whether it is better than another plan for the same kernel, counters being in uniform registers; `fewer`: it executes fewer instructions.
     fn is_worth(&self, other: &Plan, aim: i32, fewer: bool) -> bool {
+        // Those that find no room come and go in each round.
+        if self.missing_uniform > other.missing_uniform {
+            return false;
+        }
         if self.missing() != other.missing() {
             return self.missing() < other.missing();
         }
