@@ -15,6 +15,8 @@ const AHEAD: usize = 24;
 const SPILL: u32 = 60;
 /// Registers beyond the limit that orders are offered where values have to leave theirs.
 const MORE: [i32; 4] = [2, 4, 8, 16];
+/// Cycles that a value of another file takes that has no register: it is made a general one, and back.
+const OTHERS: u32 = 30;
 /// So many registers of the other files below their limits orders are tried with, where they do not reach.
 const FEWER: i32 = 3;
 /// Where so many registers are missing, only few orders are tried.
@@ -31,10 +33,11 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// What is better is less: no register missing of other files, few of R; then time, then registers.
-    fn rank(&self, limits: &Counts) -> (i32, i32, u32, i32) {
+    /// What is better is less: no register of R missing; then time, with what those take that are missing of other files; then registers.
+    fn rank(&self, limits: &Counts) -> (i32, u32, i32) {
         let missing = |f: usize| (self.most[f] - limits[f]).max(0);
-        ((1..FILES).map(missing).sum(), missing(0), self.cycles, self.most[0])
+        let others: i32 = (1..FILES).map(missing).sum();
+        (missing(0), self.cycles + OTHERS * others as u32, self.most[0])
     }
 }
 
