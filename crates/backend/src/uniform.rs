@@ -572,7 +572,7 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
 }
 
 /// The uniform registers that live from block to block, if `uniform` says which values are in some. A parameter and what is passed for it count
-/// once: nearly always they are in one, but for what several parameters begin with, numbers mostly.
+/// once: nearly always they are in one, but for what several parameters of a block are passed, numbers mostly.
 pub fn across(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> usize {
     let mut across = FixedBitSet::with_capacity(func.values.len());
     for &b in &cfg.rpo {
@@ -595,21 +595,13 @@ pub fn across(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> us
         }
         v
     };
-    // To how many parameters a value is passed.
-    let mut passed: SecondaryMap<Value, SmallVec<[Value; 1]>> = SecondaryMap::new();
-    for t in cfg.rpo.iter().flat_map(|b| func.blocks[*b].term.targets()) {
-        for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
-            if !passed[*a].contains(p) {
-                passed[*a].push(*p);
-            }
-        }
-    }
     for &b in &cfg.rpo {
         for t in func.blocks[b].term.targets() {
+            let mut passed = FxHashSet::default();
             for (a, p) in
                 t.args.iter().zip(&func.blocks[t.block].params).filter(|(a, p)| uniform(**a) && uniform(**p))
             {
-                if passed[*a].len() > 1 {
+                if !passed.insert(*a) {
                     continue;
                 }
                 let (x, y) = (root(&first, *a), root(&first, *p));
