@@ -414,7 +414,7 @@ impl Lower<'_, '_> {
             }
             Some(y) => {
                 let y = operand(self.b.reg(&y.low()));
-                self.half_cas(&spec, &address, first, &x, &y, operand(shift), insert)
+                self.half_cas(&spec, &address, first, [&x, &y], insert)
             }
         };
         access::after(&mut self.b, r.order, ALWAYS);
@@ -426,38 +426,27 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// Swaps a half of a word if it is as expected; repeats where only the other half was in the way.
-    #[expect(clippy::too_many_arguments, reason = "the operands of one idiom")]
+    /// Swaps a half of a word if it is as expected; repeats where the other half was not as it was thought to be. As in ptxas's code, the
+    /// swap is tried in any case, so that what is returned was read by it, and not by the weak load that says what the other half may be.
     fn half_cas(
         &mut self,
         spec: &Atomic,
         address: &Operand,
         first: Value,
-        expected: &Operand,
-        new: &Operand,
-        shift: Operand,
+        [expected, new]: [&Operand; 2],
         insert: Operand,
     ) -> Value {
         let b = &mut self.b;
-        let (head, swap, done) = (b.func.add_block(), b.func.add_block(), b.func.add_block());
+        let (head, done) = (b.func.add_block(), b.func.add_block());
         let old = b.func.add_value(RegFile::R, 1);
         b.func.blocks[head].params.push(old);
-        let expected = b.and(*expected, imm(0xffff));
         b.terminate(Terminator::Jump(BlockCall { block: head, args: SmallVec::from_slice(&[first]) }));
         b.block = head;
-        let half = b.shr(false, operand(old), shift);
-        let half = b.and(operand(half), imm(0xffff));
-        let differs = b.isetp(Mod::NE, false, operand(half), operand(expected));
-        b.terminate(Terminator::Branch {
-            cond: differs.into(),
-            not: false,
-            taken: Builder::call(done),
-            fall: Builder::call(swap),
-        });
-        b.block = swap;
-        let word = b.prmt(operand(old), insert, *new);
-        let seen = access::atom(b, spec, *address, &[operand(old), operand(word)], ALWAYS, None);
-        let changed = b.isetp(Mod::NE, false, operand(seen), operand(old));
+        let swapped = b.prmt(operand(old), insert, *new);
+        let wanted = b.prmt(operand(old), insert, *expected);
+        let seen = access::atom(b, spec, *address, &[operand(wanted), operand(swapped)], ALWAYS, None);
+        let [thought, other] = [wanted, seen].map(|v| b.prmt(operand(v), insert, rz()));
+        let changed = b.isetp(Mod::NE, false, operand(other), operand(thought));
         b.terminate(Terminator::Branch {
             cond: changed.into(),
             not: false,
@@ -465,8 +454,7 @@ impl Lower<'_, '_> {
             fall: Builder::call(done),
         });
         b.block = done;
-        // Either way `old` is what was there.
-        old
+        seen
     }
 
     fn plain_load(&self, spec: &Atomic) -> access::Access {

@@ -38,6 +38,8 @@ const VOLATILE: &str = include_str!("../../backend/tests/order/volatile.ptx");
 
 const ACQUIRE: &str = include_str!("../../backend/tests/order/acquire.ptx");
 
+const HALF_CAS: &str = include_str!("../../backend/tests/order/half_cas.ptx");
+
 const WIDE: &str = include_str!("../../backend/tests/order/wide.ptx");
 
 /// Steps of a reduction under conditions, which become guards.
@@ -89,6 +91,21 @@ fn volatile_accesses() {
 #[test]
 fn acquisitions_of_shared_memory() {
     in_order(ACQUIRE, &ALL);
+}
+
+/// What a swap of 16 bits returns comes from a swap of the word, which is tried in any case: a loop that waits for another value would
+/// go round for ever on what a weak load left in the first cache.
+#[test]
+fn halves_are_read_by_the_swap() {
+    in_order(HALF_CAS, &ALL);
+    // On sm_75 lanes take turns in the loop.
+    for arch in ["sm_80", "sm_90", "sm_120"] {
+        let bytes = cubin(HALF_CAS, arch, 3);
+        let (_, code, _) = order::load(&bytes).unwrap().remove(0);
+        let ops: Vec<Opcode> = code.insts.iter().flatten().map(|i| i.op).collect();
+        let swap = ops.iter().position(|o| *o == Opcode::ATOMG).unwrap();
+        assert!(!ops[..swap].contains(&Opcode::BRA), "{arch}: {ops:?}");
+    }
 }
 
 #[test]

@@ -145,6 +145,13 @@ fn does(inst: &Inst, access: &Access) -> bool {
     })
 }
 
+fn has_effect(inst: &Inst, is: impl Fn(MemoryEffect) -> bool) -> bool {
+    match inst.op.info().accesses {
+        MemoryEffects::Accesses(of) => of.iter().any(|a| is(a.effect)),
+        _ => false,
+    }
+}
+
 fn is_local(inst: &Inst) -> bool {
     match inst.op.info().accesses {
         MemoryEffects::Accesses(of) => of.iter().all(|a| a.space == MemorySpace::Local),
@@ -282,13 +289,25 @@ fn check_program(
     let blocks = Blocks::new(code, functions);
     let mut done: Vec<Done> = Vec::new();
     let mut copies: BTreeMap<usize, usize> = BTreeMap::new();
+    let swapped: BTreeSet<usize> = code
+        .insts
+        .iter()
+        .zip(&code.lines)
+        .filter(|(inst, _)| inst.as_ref().is_some_and(|i| has_effect(i, |e| e == MemoryEffect::Atomic)))
+        .filter_map(|(_, line)| program.by_line.get(line).copied())
+        .collect();
+    // Where a compare-and-swap tells, a load in front of it only says what may be there.
+    let is_guess = |inst: &Inst, access: usize| {
+        let a = &program.accesses[access];
+        a.reads && a.writes && swapped.contains(&access) && !has_effect(inst, |e| e != MemoryEffect::Read)
+    };
     for (at, (inst, line)) in code.insts.iter().zip(&code.lines).enumerate() {
         let Some(inst) = inst.as_ref().filter(|i| i.op.info().memory) else { continue };
         if inst.op.info().accesses != MemoryEffects::Fence {
             stats.accesses += 1;
         }
         let Some(&access) = program.by_line.get(line) else { continue };
-        if blocks.of[at] != u32::MAX && does(inst, &program.accesses[access]) {
+        if blocks.of[at] != u32::MAX && does(inst, &program.accesses[access]) && !is_guess(inst, access) {
             stats.matched += 1;
             *copies.entry(access).or_default() += 1;
             done.push(Done { at, block: blocks.of[at], access });
