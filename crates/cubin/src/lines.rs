@@ -120,6 +120,10 @@ fn sleb(out: &mut Vec<u8>, mut n: i64) {
     }
 }
 
+/// Stands for a number without a file. ptxas 13.0.88 leaves such a number out and counts on, so that lines of later files are another
+/// file's, or none's (nvdisasm ends on its table).
+const NAMELESS: &str = "?";
+
 /// A line program, and where in it the address of each sequence's function goes.
 pub fn program(files: &[SourceFile], sequences: &[Sequence]) -> (Vec<u8>, Vec<(u64, String)>) {
     // Length and prologue length come last.
@@ -128,7 +132,11 @@ pub fn program(files: &[SourceFile], sequences: &[Sequence]) -> (Vec<u8>, Vec<(u
     out.extend([0; 4]);
     out.extend([1, 1, LINE_BASE as u8, LINE_RANGE as u8, OPCODE_BASE]);
     out.extend(ARGUMENTS);
-    let split = |f: &'_ SourceFile| f.name.rsplit_once('/').map(|(d, n)| (d.to_owned(), n.to_owned()));
+    // What would be an empty name, which ends a list, is a whole one: of files in the root, as in ptxas's tables, and of folders.
+    let split = |f: &'_ SourceFile| {
+        let (folder, name) = f.name.rsplit_once('/').filter(|(d, n)| !d.is_empty() && !n.is_empty())?;
+        Some((folder.to_owned(), name.to_owned()))
+    };
     let mut folders: Vec<String> = Vec::new();
     for (folder, _) in files.iter().filter_map(split) {
         if !folders.contains(&folder) {
@@ -141,6 +149,7 @@ pub fn program(files: &[SourceFile], sequences: &[Sequence]) -> (Vec<u8>, Vec<(u
     for f in files {
         let (folder, name) = match split(f) {
             Some((d, n)) => (folders.iter().position(|x| *x == d).map_or(0, |i| i as u64 + 1), n),
+            None if f.name.is_empty() => (0, NAMELESS.into()),
             None => (0, f.name.clone()),
         };
         out.extend(name.as_bytes());
@@ -237,5 +246,36 @@ mod tests {
         let start = places[0].0 as usize + 8;
         assert_eq!(bytes[start..start + want.len()], want);
         assert_eq!(bytes[start + want.len()..], [0x02, 0x50, 0, 1, 1]);
+    }
+    /// The folders and files of a table, these with the numbers of theirs.
+    fn names(bytes: &[u8]) -> (Vec<String>, Vec<(String, u8)>) {
+        let mut at = 10 + 5 + ARGUMENTS.len();
+        let text = |at: &mut usize| {
+            let end = *at + bytes[*at..].iter().position(|b| *b == 0).unwrap();
+            let text = String::from_utf8(bytes[*at..end].to_vec()).unwrap();
+            *at = end + 1;
+            text
+        };
+        let folders = std::iter::from_fn(|| Some(text(&mut at)).filter(|t| !t.is_empty())).collect();
+        let mut files = Vec::new();
+        loop {
+            let name = text(&mut at);
+            if name.is_empty() {
+                return (folders, files);
+            }
+            files.push((name, bytes[at]));
+            at += 3;
+        }
+    }
+
+    #[test]
+    fn no_name_is_empty() {
+        let of = |list: &[&str]| {
+            let file = |name: &&str| SourceFile { name: (*name).into(), ..SourceFile::default() };
+            names(&program(&list.iter().map(file).collect::<Vec<_>>(), &[]).0)
+        };
+        let s = String::from;
+        assert_eq!(of(&["/x.cu", "/y/z.h"]), (vec![s("/y")], vec![(s("/x.cu"), 0), (s("z.h"), 1)]));
+        assert_eq!(of(&["a/", "", "a/b"]), (vec![s("a")], vec![(s("a/"), 0), (s("?"), 0), (s("b"), 1)]));
     }
 }
