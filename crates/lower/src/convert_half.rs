@@ -259,7 +259,9 @@ fn float_to_half(b: &mut Builder<'_>, c: &Conversion, n: Narrowing, src: &Src) -
         let x = double(b, src);
         return Some(b.def(Opcode::F2F, &m, &[x]));
     }
-    let packs = matches!(c.round, Round::Nearest | Round::Zero) && b.func.target.sm >= 80;
+    // F2FP does not flush numbers that bfloat16 has too.
+    let flushes = c.ftz && c.to.is_bf16();
+    let packs = matches!(c.round, Round::Nearest | Round::Zero) && b.func.target.sm >= 80 && !flushes;
     if packs {
         let m = pack_mods(b, n, to, c.round);
         return Some(b.def(Opcode::F2FP, &m, &[rz(), src.low()]));
@@ -267,6 +269,7 @@ fn float_to_half(b: &mut Builder<'_>, c: &Conversion, n: Narrowing, src: &Src) -
     if n.relu || n.satfinite && to != Mod::F16 {
         return None;
     }
+    m.extend(flushes.then_some(Mod::FTZ));
     m.extend([to, Mod::F32]);
     m.extend(c.round.sass());
     let half = b.def(Opcode::F2F, &m, &[src.low()]);
