@@ -145,7 +145,7 @@ enum Fit {
     Computes,
     /// A guard.
     Load,
-    /// A guard.
+    /// A guard. So do arrivals at barriers in memory.
     Store,
     /// It can't be.
     No,
@@ -165,7 +165,7 @@ fn fit(d: &InstData) -> Fit {
         Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDL | Opcode::LDGSTS) => Fit::Load,
         // A constant at a place that a register names.
         _ if d.is_pure() => Fit::Load,
-        Op::Sass(Opcode::STG | Opcode::ST | Opcode::STS | Opcode::STL) => Fit::Store,
+        Op::Sass(Opcode::STG | Opcode::ST | Opcode::STS | Opcode::STL | Opcode::SYNCS_ARRIVE) => Fit::Store,
         _ => Fit::No,
     }
 }
