@@ -22,9 +22,9 @@ use crate::{addends, remat, uniform};
 use graph::{Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
-use ori::{Function, Inst, InstData, Manager, Operand};
+use ori::{Function, Inst, InstData, Manager, Op, Operand};
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
-use sass::{RegFile, latency};
+use sass::{Opcode, RegFile, latency};
 
 /// Registers left free for alignment and for copies.
 pub const RESERVE: i32 = 3;
@@ -400,12 +400,26 @@ impl Plan {
     /// Puts the blocks in order.
     fn apply(self, code: &Code, func: &mut Function) {
         for (block, orders) in code.blocks.iter().zip(self.blocks) {
+            let before = &func.blocks[block.block].insts;
+            let fences: Vec<[Inst; 2]> = before
+                .windows(2)
+                .filter(|pair| func.insts[pair[0]].op == Op::Sass(Opcode::MEMBAR))
+                .filter(|pair| graph::is_proxy_fence(func, pair))
+                .map(|pair| [pair[0], pair[1]])
+                .collect();
             let insts = &mut func.blocks[block.block].insts;
             for (part, ordered) in block.parts.iter().zip(orders) {
                 let Some(order) = ordered.order else { continue };
                 let place = &mut insts[part.start..part.start + part.nodes.len()];
                 let old: Vec<Inst> = place.to_vec();
                 place.iter_mut().zip(order).for_each(|(i, k)| *i = old[k as usize]);
+            }
+            // In ptxas's code nothing stands between the two; what does now is no access.
+            for [membar, fence] in fences {
+                let at = |i: Inst| insts.iter().position(|k| *k == i);
+                if let (Some(from), Some(to)) = (at(membar), at(fence)) {
+                    insts[from..to].rotate_left(1);
+                }
             }
         }
     }

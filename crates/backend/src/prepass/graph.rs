@@ -11,7 +11,7 @@ use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Tuning};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::{Effect, Opcode, Reg, RegFile, latency};
+use sass::{Effect, Mod, Opcode, Reg, RegFile, latency};
 use smallvec::SmallVec;
 
 /// A function's blocks, those that can't be reached left out.
@@ -178,13 +178,14 @@ impl<'a> Walk<'a> {
         let mut at = data.insts.len();
         while at > 0 {
             let d = &func.insts[data.insts[at - 1]];
-            if is_boundary(d) {
+            let boundary =
+                |k: &usize| is_boundary(&func.insts[data.insts[*k]]) && !is_proxy_fence(func, &data.insts[*k..]);
+            if boundary(&(at - 1)) {
                 self.fixed(d, &mut fixed);
                 at -= 1;
                 continue;
             }
             let least = at.saturating_sub(WINDOW);
-            let boundary = |k: &usize| is_boundary(&func.insts[data.insts[*k]]);
             let start = (least..at).rev().find(boundary).map_or(least, |k| k + 1);
             let condition = if at == data.insts.len() { &condition[..] } else { &[] };
             parts.push(self.part(start, &data.insts[start..at], condition, (&next, &awaited)));
@@ -429,6 +430,21 @@ fn is_boundary(d: &InstData) -> bool {
                     || order::is_boundary(op, &d.mods, &d.operands)
             }
         }
+}
+
+/// Whether a fence between kinds of access begins here, FENCE.VIEW.ASYNC with a MEMBAR.ALL.CTA in front or without. Only accesses keep
+/// their places beside it: in ptxas's code products stand in front of it that PTX has behind it.
+pub(super) fn is_proxy_fence(func: &Function, insts: &[Inst]) -> bool {
+    let has = |i: &Inst, of: Opcode, mods: &[Mod]| {
+        let d = &func.insts[*i];
+        d.op == Op::Sass(of) && d.is_unguarded() && mods.iter().all(|m| d.mods.has(*m))
+    };
+    let fence = |i: &Inst| has(i, Opcode::FENCE, &[Mod::VIEW, Mod::ASYNC]);
+    match insts {
+        [first, ..] if fence(first) => true,
+        [first, second, ..] => has(first, Opcode::MEMBAR, &[Mod::ALL, Mod::CTA]) && fence(second),
+        _ => false,
+    }
 }
 
 /// What an instruction is to barriers.
