@@ -301,8 +301,10 @@ impl<'a> Walk<'a> {
         let has_barrier = insts.iter().any(|i| is_barrier(&func.insts[*i]));
         let mut stretch = 0;
         // The last instruction whose result depends on which lanes execute it, or on what others hold: they keep their order, so
-        // that what belongs to a WARPSYNC stays in front of what belongs to the next.
+        // that what belongs to a WARPSYNC stays in front of what belongs to the next. Those behind it that the whole warp executes in any
+        // case have none among themselves.
         let mut collective: Option<u32> = None;
+        let mut whole: Vec<u32> = Vec::new();
         // The registers of the products behind each arrival of the warp group, which it comes behind all others that touch them.
         let mut arrivals = self.arrivals(insts).into_iter().peekable();
         // For each lane that the part writes, the instruction.
@@ -334,8 +336,16 @@ impl<'a> Walk<'a> {
             }
             if let Op::Sass(op) = d.op {
                 node.pace = latency::pace_of(op, &d.mods, func.target).into();
-                if op.info().lanes != sass::Lanes::Own {
-                    node.preds.extend(collective.replace(k).map(|before| (before, 1)));
+                match op.info().lanes {
+                    sass::Lanes::Own => {}
+                    sass::Lanes::Warp => {
+                        node.preds.extend(collective.map(|before| (before, 1)));
+                        whole.push(k);
+                    }
+                    sass::Lanes::Active | sass::Lanes::Agreed | sass::Lanes::Chosen => {
+                        let before = collective.replace(k).into_iter().chain(whole.drain(..));
+                        node.preds.extend(before.map(|before| (before, 1)));
+                    }
                 }
                 let meant = order::Meant::by(op, &d.mods);
                 if let Some(a) = order::access(op, &d.mods, &d.operands, meant, contents) {
