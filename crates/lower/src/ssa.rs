@@ -431,18 +431,16 @@ mod tests {
         let mut random = Random(1);
         for round in 0..3_000 {
             let n = 2 + random.below(if round % 10 == 0 { 60 } else { 12 });
-            let mut succs = vec![Vec::new(); n];
-            for from in 0..n {
-                for _ in 0..random.below(3) {
+            let succs: Vec<Vec<usize>> = (0..n)
+                .map(|from| {
                     // Nothing leads to the entry. Most edges go forward.
-                    let to = if random.below(4) == 0 {
-                        1 + random.below(n - 1)
-                    } else {
-                        (from + 1 + random.below(3)).min(n - 1)
+                    let to = |random: &mut Random| match random.below(4) {
+                        0 => 1 + random.below(n - 1),
+                        _ => (from + 1 + random.below(3)).min(n - 1),
                     };
-                    succs[from].push(to);
-                }
-            }
+                    (0..random.below(3)).map(|_| to(&mut random)).collect()
+                })
+                .collect();
             let order = order(&succs);
             let vars = 1 + random.below(4);
             let edges = order
@@ -465,11 +463,11 @@ mod tests {
                     if random.below(2) == 0 {
                         let value = ssa.read(&mut func, block, var);
                         Builder::new(&mut func, head).copy(operand(Name::Val(value)));
-                        done.insert(func.insts.keys().last().unwrap(), Done::Reads(var));
+                        done.insert(func.insts.keys().next_back().unwrap(), Done::Reads(var));
                     } else {
                         let number = 1 + done.len() as u32;
                         let value = Builder::new(&mut func, head).copy(Operand::Imm(number));
-                        done.insert(func.insts.keys().last().unwrap(), Done::Writes(var, number));
+                        done.insert(func.insts.keys().next_back().unwrap(), Done::Writes(var, number));
                         ssa.write(block, var, value);
                     }
                 }

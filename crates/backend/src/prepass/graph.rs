@@ -178,8 +178,9 @@ impl<'a> Walk<'a> {
         let mut at = data.insts.len();
         while at > 0 {
             let d = &func.insts[data.insts[at - 1]];
-            let boundary =
-                |k: &usize| is_boundary(&func.insts[data.insts[*k]]) && !is_proxy_fence(func, &data.insts[*k..]);
+            let boundary = |k: &usize| {
+                is_boundary(&func.insts[data.insts[*k]]) && !is_proxy_fence(func, &data.insts[*k..])
+            };
             if boundary(&(at - 1)) {
                 self.fixed(d, &mut fixed);
                 at -= 1;
