@@ -165,7 +165,10 @@ pub(crate) fn compile(
     let in_code = object.functions.iter().flat_map(|f| &f.relocs);
     let in_graph = object.functions.iter().flat_map(|f| f.calls.iter().chain(&f.takes)).cloned();
     let used: FxHashSet<String> = in_data.chain(in_code).map(|r| r.symbol.clone()).chain(in_graph).collect();
-    object.variables.retain(|v| v.defined || used.contains(&v.name));
+    // Objects name all variables that are elsewhere, used or not; programs that can be extended have their own shared memory
+    // (ptxas 13.0.88).
+    let asked = |v: &Variable| settings.relocatable || !matches!(v.place, Place::Shared(_));
+    object.variables.retain(|v| v.defined || asked(v) || used.contains(&v.name));
     let headers = functions::prototypes(module);
     object.externs = module
         .funcs
@@ -504,7 +507,8 @@ fn variables(
                 place,
                 binding: binding(var.linkage),
                 defined,
-                common: var.linkage == Linkage::Common,
+                // With an initial value it is like any other (ptxas 13.0.88).
+                common: var.linkage == Linkage::Common && var.init.is_none(),
                 managed: var.managed,
                 unified: var.unified,
                 size: var.size(),

@@ -607,3 +607,54 @@ fn aliases_that_are_called_and_taken_are_linked() {
         }
     }
 }
+
+/// The symbol of an object: its section and size, and what the section holds there.
+fn symbol(output: &[u8], name: &str) -> Option<(u16, u64, Vec<u8>)> {
+    let elf = contract::elf::Elf::new(output).unwrap();
+    let s = elf.symbols.iter().find(|s| s.name == name)?;
+    let there = elf.sections.get(usize::from(s.section)).filter(|_| s.section != 0);
+    let data = there.filter(|t| t.name == ".nv.global.init").map_or(&[][..], |t| {
+        let start = (t.offset + s.value) as usize;
+        &output[start..start + s.size as usize]
+    });
+    Some((s.section, s.size, data.to_vec()))
+}
+
+/// A common variable with an initial value is one like any other; without one the linker makes it (ptxas 13.0.88).
+#[test]
+fn common_variables_keep_their_initial_values() {
+    const COMMON: u16 = 0xfff2;
+    let text = ".common .global .u32 a = 5;\n.common .global .align 16 .u32 b[4] = {1, 2};\n.common .global .v2 .u32 c = {3, 4};\n\
+        .common .global .u32 z = 0;\n.common .global .u32 y;\n.common .global .u64 u = y;\n";
+    let output = oxptxas::compile(&format!("{HEADER}{text}"), "k.ptx", &settings(90, true)).unwrap();
+    assert_eq!(output.module_bytes.0, 40);
+    let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    for (name, value) in
+        [("a", vec![5]), ("b", vec![1, 2, 0, 0]), ("c", vec![3, 4]), ("z", vec![0]), ("u", vec![0, 0])]
+    {
+        let (section, size, data) = symbol(&output.cubin, name).expect(name);
+        assert!(section != COMMON && size as usize == 4 * value.len(), "{name}");
+        assert_eq!(data, words(&value), "{name}");
+    }
+    assert_eq!(symbol(&output.cubin, "y"), Some((COMMON, 4, Vec::new())));
+}
+
+/// Variables that are elsewhere are asked for whether or not code names them; of programs that can be extended, but for shared
+/// memory, which is their own (ptxas 13.0.88).
+#[test]
+fn variables_elsewhere_are_named() {
+    let text = ".extern .global .u32 g;\n.extern .const .u32 c;\n.extern .shared .u32 s;\n.extern .shared .u32 d[];\n\
+        .extern .func f();\n.visible .entry k() { ret; }\n";
+    let undefined = |text: &str, settings: &Settings| {
+        let output = oxptxas::compile(&format!("{HEADER}{text}"), "k.ptx", settings).unwrap().cubin;
+        let named = |n: &&str| symbol(&output, n).is_some_and(|s| s.0 == 0);
+        ["g", "a", "c", "ca", "s", "d", "f"].iter().filter(|n| named(n)).copied().collect::<Vec<_>>()
+    };
+    for sm in [75, 90, 120] {
+        let arrays = format!(".extern .global .u32 a[];\n.extern .const .u32 ca[];\n{text}");
+        assert_eq!(undefined(&arrays, &settings(sm, true)), ["g", "a", "c", "ca", "s", "d"], "sm_{sm}");
+        let extensible = Settings { extensible: true, ..settings(sm, false) };
+        assert_eq!(undefined(text, &extensible), ["g", "c"], "sm_{sm}");
+        assert_eq!(undefined(text, &settings(sm, false)), [""; 0], "sm_{sm}");
+    }
+}
