@@ -97,8 +97,8 @@ impl Function {
             registers: 32,
             threads: threads.unwrap_or(1024).min(1024),
             block: func.attrs.reqntid.map(|b| b.map(|n| n.max(1))),
-            cluster: func.attrs.reqnctapercluster,
-            cluster_compiled: func.attrs.reqnctapercluster.is_some(),
+            cluster: func.attrs.cluster(),
+            cluster_compiled: func.attrs.cluster().is_some(),
             sm,
             ..Function::default()
         }

@@ -36,16 +36,19 @@ fn checked(
         newer::note(&module, source, &mut errors);
         return Err(fail(errors));
     }
-    let suffix = ptx::isa::Suffix::of(&target.to_string());
-    if let Some(message) = ptx::check::refusal(&module, u16::from(target.sm), suffix, arch) {
-        return Err(fail(vec![Diagnostic::whole(message)]));
-    }
-    // What could be parsed is checked even where something could not.
-    if let Err(more) = ptx::check(&module, u16::from(target.sm)) {
+    // What could be parsed is checked even where something could not, and before it is asked whether it runs there.
+    let sm = u16::from(target.sm).max(ptx::check::target_sm(&module));
+    if let Err(more) = ptx::check(&module, sm) {
         errors.extend(more);
         errors.sort_by_key(|e| e.span.map_or(0, |s| s.start));
     }
     newer::note(&module, source, &mut errors);
+    let suffix = ptx::isa::Suffix::of(&target.to_string());
+    if errors.is_empty()
+        && let Some(message) = ptx::check::refusal(&module, u16::from(target.sm), suffix, arch)
+    {
+        return Err(fail(vec![Diagnostic::whole(message)]));
+    }
     if errors.is_empty() { Ok(module) } else { Err(fail(errors)) }
 }
 
@@ -205,6 +208,12 @@ fn compile_module(
         && let Some(d) = convention::addresses_elsewhere(&module, true)
     {
         return Err(fail(vec![d]));
+    }
+    if (settings.relocatable || settings.debug)
+        && let Some((alias, span)) = module.alias_of_alias()
+    {
+        let message = format!("Function '{}' is aliased to what is an alias itself", alias.name);
+        return Err(fail(vec![Diagnostic::error(span, message)]));
     }
     module.resolve_aliases();
     let said = preserved::said(&module, settings);

@@ -168,3 +168,79 @@ fn variables_of_elsewhere_are_defined_here() {
         assert!(got.output.exists());
     }
 }
+
+/// What is wrong with a header is said where ptxas 13.0.88 says it: behind the body, in front of it, or with a directive.
+#[test]
+fn headers_are_placed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("k.ptx").display().to_string();
+    let conflict = "Conflicting directives: .maxntid and .reqntid cannot both be specified";
+    let clusters = "Conflicting directives: .reqnctapercluster and .maxclusterrank cannot both be specified";
+    let differ = |what: &str| format!("Inconsistent prototypes of 'f', {what} differ");
+    for (text, line, message) in [
+        (".entry k()\n.maxntid 4\n.reqntid 4\n{\n\nret;\n}", 10, conflict.to_string()),
+        (".entry k()\n.reqnctapercluster 4\n.maxclusterrank 4\n{\nret;\n}", 6, clusters.into()),
+        (".entry k()\n.maxclusterrank 0\n.reqnctapercluster 4\n\n{\nret;\n}", 8, clusters.into()),
+        (".entry k()\n.maxclusterrank 4\n.reqnctapercluster 4,2,\n2\n\n{\nret;\n}", 7, clusters.into()),
+        (
+            ".extern .func f()\n{\n\nret;\n}",
+            8,
+            "Function definition conflicts with '.extern' declaration for function 'f'".into(),
+        ),
+        (
+            ".func (.param .u32 r) f()\n.noreturn\n\n{\nexit;\n}",
+            7,
+            "Invalid directive '.noreturn' for function 'f'".into(),
+        ),
+        (".func f()\n{\nret;\n}\n.func f()\n\n{\nret;\n}", 10, "Duplicate definition of function 'f'".into()),
+        (
+            ".entry f()\n{\nret;\n}\n.entry f()\n\n{\nret;\n}",
+            8,
+            "Duplicate definition of function 'f'".into(),
+        ),
+        (".func f(.param .u32 a)\n;\n.func f(.param .b32 a)\n\n;", 8, differ("parameter types")),
+        (
+            ".entry k(.param .b8 x[40000])\n{\nret;\n}",
+            7,
+            "Entry function 'k' uses too much parameter space (0x9c40 bytes, 0x7ffc max).".into(),
+        ),
+    ] {
+        let text = format!(".version 8.7\n.target sm_90\n.address_size 64\n{text}\n");
+        let got = compile(dir.path(), "k.ptx", text.as_bytes(), &["-arch", "sm_90"]);
+        got.fails();
+        got.fails_with(&format!("oxptxas {file}, line {line}; error   : {message}"));
+    }
+    let text = ".version 8.7\n.target sm_90\n.address_size 64\n.entry k()\n.minnctapersm 2\n{\n\nret;\n}\n";
+    let got = compile(dir.path(), "k.ptx", text.as_bytes(), &["-arch", "sm_90"]);
+    assert!(got.stderr.starts_with(&format!("oxptxas {file}, line 9; warning ")), "{}", got.stderr);
+}
+
+/// That a file is for a later target is said of what is right otherwise; that it has no version, behind `.target` (ptxas 13.0.88).
+#[test]
+fn files_as_wholes_are_placed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("k.ptx").display().to_string();
+    for (text, first) in [
+        (
+            ".version 8.7\n.target sm_90\n.global .align 3 .u32 v;\n",
+            ", line 3; error   : Alignment must be a power of two",
+        ),
+        (
+            ".version 8.7\n.target sm_90\n.global .u32 v[];\n",
+            ", line 3; error   : Non-external variable 'v' has incomplete type",
+        ),
+        (
+            "\n.target sm_90\n\n.global .u32 v;\n",
+            ", line 4; fatal   : Missing .version directive at start of file '",
+        ),
+        ("\n.global .u32 v;\n", ", line 2; fatal   : Missing .version directive at start of file '"),
+    ] {
+        let got = compile(dir.path(), "k.ptx", text.as_bytes(), &[]);
+        got.fails();
+        assert!(got.stderr.starts_with(&format!("oxptxas {file}{first}")), "{}", got.stderr);
+    }
+    let got = compile(dir.path(), "k.ptx", b".version 8.7\n.target sm_90\n.global .u32 v;\n", &[]);
+    got.fails_with(
+        "oxptxas fatal   : SM version specified by .target is higher than default SM version assumed",
+    );
+}

@@ -3,6 +3,7 @@
 use crate::Op;
 use crate::ast::{Func, FuncId, Linkage, Module, Operand, Stmt, Symbol, Var, VarId};
 use crate::diag::Diagnostic;
+use crate::span::Span;
 use rustc_hash::FxHashSet;
 
 /// Who names aliases.
@@ -15,13 +16,27 @@ pub struct Uses {
 }
 
 impl Module {
+    /// Whether it is another name of a function.
+    pub fn is_alias(&self, f: FuncId) -> bool {
+        self.aliases.iter().any(|a| a.0 == f)
+    }
+
+    /// The first alias of an alias, which is well where no file has a symbol for it (ptxas 13.0.88).
+    pub fn alias_of_alias(&self) -> Option<(&Func, Span)> {
+        let mut aliases = self.aliases.iter();
+        aliases.find(|a| self.is_alias(a.1)).map(|(alias, _, span)| (&self.funcs[*alias], *span))
+    }
+
     /// Lets everything that names an alias name the function itself. Other modules still know the alias.
     pub fn resolve_aliases(&mut self) {
         if self.aliases.is_empty() {
             return;
         }
         let aliases = self.aliases.clone();
-        let target = |f: FuncId| aliases.iter().find(|a| a.0 == f).map_or(f, |a| a.1);
+        let next = |f: &FuncId| aliases.iter().find(|a| a.0 == *f).map(|a| a.1);
+        // Of an alias of an alias it is the function of both; those that are each other's come to none.
+        let target =
+            |f: FuncId| std::iter::successors(Some(f), next).take(1 + aliases.len()).last().unwrap_or(f);
         let is_alias = |f: FuncId| aliases.iter().any(|a| a.0 == f);
         let mut uses = Uses::default();
         for (caller, func) in &self.funcs {
@@ -92,7 +107,7 @@ pub(crate) fn check(module: &Module) -> Vec<Diagnostic> {
             _ => None,
         } {
             format!("Function '{}' with .{scope} scope cannot be aliased", f.name)
-        } else if f.body.is_none() {
+        } else if f.body.is_none() && !module.is_alias(*function) {
             format!("Unresolved extern function '{}'", f.name)
         } else {
             let mismatch = |why| {

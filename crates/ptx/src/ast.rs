@@ -259,6 +259,13 @@ pub struct Func {
     pub span: Span,
 }
 
+impl Func {
+    /// Where ptxas is when it looks at a definition as a whole: behind the body.
+    pub fn close(&self) -> Span {
+        self.body.as_ref().map_or(self.span, |b| b.close)
+    }
+}
+
 /// Directives between a function's header and its body.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FuncAttrs {
@@ -292,6 +299,18 @@ pub struct FuncAttrs {
     pub pragmas: Vec<String>,
 }
 
+impl FuncAttrs {
+    /// `.reqnctapercluster`; where the first number is 0 it says nothing.
+    pub fn cluster(&self) -> Option<[u32; 3]> {
+        self.reqnctapercluster.filter(|n| n[0] != 0)
+    }
+
+    /// `.maxclusterrank`; 0 says nothing.
+    pub fn most_of_cluster(&self) -> Option<u32> {
+        self.maxclusterrank.filter(|n| *n != 0)
+    }
+}
+
 /// A function's code.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
@@ -305,6 +324,8 @@ pub struct Body {
     pub labels: PrimaryMap<LabelId, Label>,
     /// Statements, scopes flattened.
     pub stmts: Vec<Stmt>,
+    /// Its closing brace.
+    pub close: Span,
 }
 
 /// A register.

@@ -447,7 +447,7 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
     let mut bodies = module.funcs.values().filter_map(|f| f.body.as_ref());
     let allocates =
         bodies.any(|b| b.stmts.iter().any(|s| matches!(s, ptx::Stmt::Inst(i) if i.op == Op::alloca)));
-    let cluster = func.attrs.reqnctapercluster.unwrap_or([1; 3]);
+    let cluster = func.attrs.cluster().unwrap_or([1; 3]);
     let grid = fold(module, SpecialReg::ctaid, style.grid);
     Some(Launch {
         kernel: name.to_string(),
@@ -456,7 +456,7 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         // A kernel with `.explicitcluster` is launched with clusters in any case.
         cluster: func
             .attrs
-            .reqnctapercluster
+            .cluster()
             .or(func.attrs.explicit_cluster.then_some([1; 3]))
             .map(|c| c.map(|n| n.max(1))),
         cooperative: false,

@@ -43,21 +43,15 @@ impl<'m> Checker<'m> {
 
     fn directives(&mut self, func: &Func) {
         let a = &func.attrs;
-        let conflicts = [
-            (a.maxntid.is_some() && a.reqntid.is_some(), ".maxntid and .reqntid"),
-            (
-                a.reqnctapercluster.is_some() && a.maxclusterrank.is_some(),
-                ".reqnctapercluster and .maxclusterrank",
-            ),
-        ];
-        for (_, both) in conflicts.iter().filter(|c| c.0) {
+        if a.maxntid.is_some() && a.reqntid.is_some() {
+            let both = ".maxntid and .reqntid";
             let message = format!("Conflicting directives: {both} cannot both be specified");
-            self.error(func.span, message);
+            self.error(func.close(), message);
         }
-        if a.blocks_are_clusters && (a.reqntid.is_none() || a.reqnctapercluster.is_none()) {
+        if a.blocks_are_clusters && (a.reqntid.is_none() || a.cluster().is_none()) {
             let message =
                 ".reqntid and .reqnctapercluster directive(s) required for directive '.blocksareclusters'";
-            self.error(func.span, message);
+            self.error(func.close(), message);
         }
     }
 
@@ -81,15 +75,15 @@ impl<'m> Checker<'m> {
                 "Entry function '{}' uses too much parameter space ({size:#x} bytes, {most:#x} max).",
                 func.name
             );
-            self.error(func.span, message);
+            self.error(func.close(), message);
         }
         if size > LARGE_PARAMS {
             let feature = "Feature 'Kernel parameter size larger than 4352 bytes'";
             if self.sm < 70 {
-                self.error(func.span, format!("{feature} requires .target sm_70 or higher"));
+                self.error(func.close(), format!("{feature} requires .target sm_70 or higher"));
             }
             if module.version < (8, 1) {
-                self.error(func.span, format!("{feature} requires PTX ISA .version 8.1 or later"));
+                self.error(func.close(), format!("{feature} requires PTX ISA .version 8.1 or later"));
             }
         }
     }
@@ -154,7 +148,7 @@ pub fn warnings_where(module: &Module, compiled: impl Fn(&Func) -> bool) -> Vec<
         let a = &func.attrs;
         if (a.minnctapersm.is_some()) && a.maxntid.is_none() && a.reqntid.is_none() {
             let message = ".minnctapersm is ignored when neither .maxntid nor .reqntid is specified.";
-            say(Severity::Warning, Some(func.span), message.into());
+            say(Severity::Warning, Some(func.close()), message.into());
         }
         match a.maxnreg.filter(|_| compiled(func)) {
             Some(n @ ..24) => say(

@@ -302,8 +302,11 @@ impl<'s> Parser<'s> {
         while !self.state().scopes.is_empty() {
             match self.peek() {
                 Tok::RBrace => {
+                    let span = self.span();
                     self.bump();
-                    self.state().scopes.pop();
+                    let state = self.state();
+                    state.body.close = span;
+                    state.scopes.pop();
                 }
                 Tok::LBrace => {
                     if self.state().scopes.len() > MAX_BLOCKS {

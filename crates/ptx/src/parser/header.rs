@@ -44,6 +44,7 @@ impl Parser<'_> {
         self.new_symbol(name, span)?;
         let params = self.params(entry)?;
         let directives = self.peek() == Tok::Dot;
+        let before = self.tokens[self.at - 1].1;
         // ptxas takes declarations of functions that end where the next one begins, too; a `.pragma` behind one is the module's.
         let mut ends = false;
         while self.peek() == Tok::Dot && !ends {
@@ -58,8 +59,10 @@ impl Parser<'_> {
             self.error(self.module.vars[*p].span, "Illegal parameter name '_'");
         }
         if attrs.noreturn && !returns.is_empty() {
-            self.error(span, format!("Invalid directive '.noreturn' for function '{name}'"));
+            self.error(self.span(), format!("Invalid directive '.noreturn' for function '{name}'"));
         }
+        // ptxas looks at the headers of functions when it has read on, at those of kernels before their directives.
+        let at = if entry { before } else { self.span() };
         // Only what is defined has directives of kernels.
         if entry && directives && self.peek() == Tok::Semi {
             return Err(self.unexpected());
@@ -67,26 +70,26 @@ impl Parser<'_> {
         let name = name.to_string();
         let mut func = Func { name, entry, linkage, params, returns, attrs, body: None, span };
         if ends || self.eat(Tok::Semi) {
-            self.add_func(func)?;
+            self.add_func(func, at)?;
             return Ok(());
         }
         if self.func.is_some() {
             return Err(self.error(span, "A function cannot be defined inside another"));
         }
+        // Known before its body, which may refer to itself.
+        let known = self.globals.contains_key(&func.name);
+        if !known {
+            self.add_func(func.clone(), at)?;
+        }
+        func.body = Some(self.body(&func)?);
         if linkage == Linkage::Extern {
             let message = format!(
                 "Function definition conflicts with '.extern' declaration for function '{}'",
                 func.name
             );
-            self.error(span, message);
+            self.error(func.close(), message);
         }
-        // Known before its body, which may refer to itself.
-        let known = self.globals.contains_key(&func.name);
-        if !known {
-            self.add_func(func.clone())?;
-        }
-        func.body = Some(self.body(&func)?);
-        self.add_func(func)?;
+        self.add_func(func, at)?;
         Ok(())
     }
 
@@ -99,6 +102,15 @@ impl Parser<'_> {
             *slot = self.small()?;
         }
         Ok(out)
+    }
+
+    /// Two directives say how large clusters are, and a kernel has one of them at most, be it 0; `at`: the token where the last ends.
+    fn one_of_clusters(&mut self, attrs: &FuncAttrs, at: usize) {
+        if attrs.reqnctapercluster.is_some() && attrs.maxclusterrank.is_some() {
+            let both = ".reqnctapercluster and .maxclusterrank";
+            let message = format!("Conflicting directives: {both} cannot both be specified");
+            self.error(self.tokens[at].1, message);
+        }
     }
 
     /// A directive of a function's header; `entry` says of what, if not of a prototype for calls.
@@ -140,7 +152,13 @@ impl Parser<'_> {
                 }
                 if name == "maxntid" { attrs.maxntid = Some(three) } else { attrs.reqntid = Some(three) }
             }
-            "reqnctapercluster" => attrs.reqnctapercluster = Some(self.three()?),
+            "reqnctapercluster" => {
+                let first = self.at;
+                attrs.reqnctapercluster = Some(self.three()?);
+                // Behind fewer numbers than three ptxas looks for a comma.
+                let whole = self.at == first + 5;
+                self.one_of_clusters(attrs, if whole { self.at - 1 } else { self.at });
+            }
             name @ ("minnctapersm" | "maxnctapersm" | "maxnreg") => {
                 let span = self.span();
                 let n = self.small()?;
@@ -160,7 +178,10 @@ impl Parser<'_> {
                     }
                 }
             }
-            "maxclusterrank" => attrs.maxclusterrank = Some(self.small()?),
+            "maxclusterrank" => {
+                attrs.maxclusterrank = Some(self.small()?);
+                self.one_of_clusters(attrs, self.at - 1);
+            }
             name @ ("abi_preserve" | "abi_preserve_control") => {
                 let n = self.small()?;
                 let (of, most) = match name {

@@ -10,7 +10,7 @@ mod inst;
 mod operand_value;
 pub mod pragma;
 
-use crate::ast::{Func, FuncId, Item, Linkage, Module, Space, VarId};
+use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
 use crate::diag::{Diagnostic, Severity};
 use crate::isa::SpecialReg;
 use crate::lexer::{Tok, lex_with_blocks};
@@ -346,8 +346,16 @@ impl<'s> Parser<'s> {
             let span = Span::new(at, at + c.len_utf8());
             return Err(self.fatal(span, "Unexpected non-ASCII character encountered: not a text file"));
         }
-        let span = self.span();
-        let directive = self.eat_dot("version") && self.peek() == Tok::Float;
+        let mut span = self.span();
+        let versioned = self.eat_dot("version");
+        let directive = versioned && self.peek() == Tok::Float;
+        // Of `.target` ptxas reads the whole list, and so what is behind it.
+        if !versioned && self.eat_dot("target") {
+            while matches!(self.peek(), Tok::Name | Tok::Comma) {
+                self.bump();
+            }
+            span = self.span();
+        }
         // The number stands in the same line, with nothing but blanks between.
         let blank = |c| matches!(c, ' ' | '\t' | '\r' | '\x0c');
         if !directive || !self.source[span.end as usize..self.span().start as usize].chars().all(blank) {
@@ -617,18 +625,19 @@ impl<'s> Parser<'s> {
         Some(space)
     }
 
-    fn add_func(&mut self, mut func: Func) -> Parsed<FuncId> {
+    /// A declaration or definition; `at`: where what is wrong with its header is reported.
+    fn add_func(&mut self, mut func: Func, at: Span) -> Parsed<FuncId> {
         let name = func.name.clone();
         match self.globals.get(&name) {
             Some(Item::Func(id)) => {
                 let id = *id;
                 let old = &self.module.funcs[id];
                 if old.body.is_some() {
-                    return Err(self.error(func.span, format!("Duplicate definition of function '{name}'")));
+                    return Err(self.error(at, format!("Duplicate definition of function '{name}'")));
                 }
                 let declared = old.attrs.unified;
-                if let Some(message) = self.inconsistent(old, &func) {
-                    self.error(func.span, message);
+                for message in self.inconsistent(old, &func) {
+                    self.error(at, message);
                 }
                 for (n, (a, b)) in
                     declared.iter().zip(&func.attrs.unified).flat_map(|(a, b)| a.iter().zip(b)).enumerate()
@@ -638,7 +647,7 @@ impl<'s> Parser<'s> {
                         let message = format!(
                             "Mismatch between declaration and definition of function '{name}', unified identifier-{n} differ"
                         );
-                        self.error(func.span, message);
+                        self.error(at, message);
                     }
                 }
                 // What the first of them says holds, even where it says nothing.
@@ -647,7 +656,7 @@ impl<'s> Parser<'s> {
                 self.module.funcs[id] = func;
                 Ok(id)
             }
-            Some(Item::Var(_)) => Err(self.error(func.span, format!("Duplicate definition of '{name}'"))),
+            Some(Item::Var(_)) => Err(self.error(at, format!("Duplicate definition of '{name}'"))),
             None => {
                 let id = self.module.funcs.push(func);
                 self.globals.insert(name, Item::Func(id));
@@ -664,42 +673,45 @@ const LINKAGES: &[(Linkage, Linkage)] =
 
 impl Parser<'_> {
     /// Why a function's header is not that of its earlier declaration, in ptxas's words.
-    fn inconsistent(&self, old: &Func, new: &Func) -> Option<String> {
+    fn inconsistent(&self, old: &Func, new: &Func) -> Vec<String> {
         let name = &new.name;
         if old.entry != new.entry {
-            return Some(format!("Inconsistent redefinition of '{name}' as entry and function"));
+            return vec![format!("Inconsistent redefinition of '{name}' as entry and function")];
         }
+        let mut why = Vec::new();
         // `.visible` and `.weak` may be left out once they are said.
         let linkage = old.linkage == new.linkage || LINKAGES.contains(&(old.linkage, new.linkage));
         if !linkage || old.attrs.noreturn != new.attrs.noreturn {
-            return Some(format!("Inconsistent redefinition of variable '{name}'"));
+            why.push(format!("Inconsistent redefinition of variable '{name}'"));
         }
-        let differ = |what: &str| Some(format!("Inconsistent prototypes of '{name}', {what} differ"));
-        if old.params.len() != new.params.len() || old.returns.len() != new.returns.len() {
-            return differ("number of parameters");
-        }
-        let all = |f: &Func| f.returns.iter().chain(&f.params).copied().collect::<Vec<VarId>>();
-        for (a, b) in all(old).into_iter().zip(all(new)) {
-            let (a, b) = (&self.module.vars[a], &self.module.vars[b]);
-            if a.space != b.space {
-                return differ("parameter state space");
+        let mut differ = |what: &str| why.push(format!("Inconsistent prototypes of '{name}', {what} differ"));
+        for (old, new) in [(&old.returns, &new.returns), (&old.params, &new.params)] {
+            for (a, b) in old.iter().zip(new) {
+                let (a, b) = (&self.module.vars[*a], &self.module.vars[*b]);
+                if (a.ty, a.vector, &a.dims) != (b.ty, b.vector, &b.dims) {
+                    differ("parameter types");
+                }
+                if a.passed_align() != b.passed_align() {
+                    differ("parameter alignment");
+                }
+                if a.space != b.space {
+                    differ("parameter state space");
+                }
             }
-            if (a.ty, a.vector, &a.dims) != (b.ty, b.vector, &b.dims) {
-                return differ("parameter types");
-            }
-            if a.passed_align() != b.passed_align() {
-                return differ("parameter alignment");
+            if old.len() != new.len() {
+                differ("number of parameters");
             }
         }
         // The registers that the convention gives out: for each number there is one pair of registers with the return address.
         let kept = (old.attrs.abi_preserve, new.attrs.abi_preserve);
-        match kept {
-            (Some(a), Some(b)) if a & !1 != b & !1 => return differ("return address registers"),
-            (None, Some(_)) | (Some(_), None) => return differ("number of parameter registers"),
-            (None, None) | (Some(_), Some(_)) => {}
-        }
         let same = kept.0 == kept.1 && old.attrs.abi_preserve_control == new.attrs.abi_preserve_control;
-        if same { None } else { differ("number of scratch registers") }
+        match kept {
+            (Some(a), Some(b)) if a & !1 != b & !1 => differ("return address registers"),
+            (None, Some(_)) | (Some(_), None) => differ("number of parameter registers"),
+            (None, None) | (Some(_), Some(_)) if same => {}
+            (None, None) | (Some(_), Some(_)) => differ("number of scratch registers"),
+        }
+        why
     }
 }
 
