@@ -79,6 +79,8 @@ pub enum Attr {
     Annotations = 0x55,
     /// The code is instrumented; by what.
     Sanitize = 0x5c,
+    /// The grid of a launch counts clusters; a bare flag.
+    BlocksAreClusters = 0x5b,
     MercuryIsaVersion = 0x5f,
 }
 

@@ -12,6 +12,9 @@ const TOOL: &str = "oxptxas";
 /// stand behind it.
 pub(crate) const WAR_VARIABLE: (&str, u64) = ("__nv_reservedSMEM_gb10b_war_var", 0x80);
 
+/// The name of where the memory begins that the system keeps.
+pub(crate) const RESERVED_ALIAS: &str = "__nv_reservedSMEM_offset_0_alias";
+
 /// Whether blocks have it.
 pub(crate) fn has_war_variable(sm: u8) -> bool {
     sm == 110
@@ -95,6 +98,9 @@ pub(crate) fn kernel_attributes(
         let word = u32::from(k.param_bytes) << 16 | u32::from(k.param_base);
         a.words(Attr::ParamCbank, &[bank_symbol, word]);
     };
+    if k.blocks_are_clusters {
+        a.flag(Attr::BlocksAreClusters);
+    }
     match sm {
         75 => a.words(Attr::SwWar, &[1]),
         87 => a.words(Attr::SwWar, &[2]),

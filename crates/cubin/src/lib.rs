@@ -76,6 +76,8 @@ pub struct Links {
     pub calls: Vec<String>,
     /// The functions whose address it takes.
     pub takes: Vec<String>,
+    /// The kernels whose address it takes.
+    pub kernels: Vec<String>,
     /// Whether it calls through pointers.
     pub indirect: bool,
 }
@@ -143,6 +145,8 @@ pub struct Kernel {
     pub explicit_cluster: bool,
     /// `.reqnctapercluster`
     pub cluster: Option<[u32; 3]>,
+    /// `.blocksareclusters`: the grid of a launch counts clusters.
+    pub blocks_are_clusters: bool,
     /// `.maxclusterrank`
     pub max_cluster_rank: Option<u32>,
     /// `.maxntid`

@@ -63,6 +63,11 @@ pub struct Lines {
     pub copied: Vec<Copied>,
 }
 
+/// Whether a file is for a debugger, rather than with lines alone.
+pub(crate) fn for_debuggers(lines: Option<&Lines>) -> bool {
+    lines.is_some_and(|l| l.registers.is_some())
+}
+
 /// A section that the PTX brings, as the file has it.
 #[derive(Clone, Debug, Default)]
 pub struct Copied {

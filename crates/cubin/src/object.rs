@@ -5,7 +5,7 @@ use crate::common::{PARTITION, WAR_VARIABLE, compat, cuinfo, has_war_variable, p
 use crate::elf::{Section, Strings, relocatable, symbol_table};
 use crate::frames::{self, Entry, Returns};
 use crate::images::ImageSymbol;
-use crate::lines::{Lines, SourceFile, program};
+use crate::lines::{Lines, SourceFile, for_debuggers, program};
 use crate::write::zeros;
 use crate::{Error, Kernel};
 use object::elf;
@@ -167,6 +167,11 @@ impl Fill {
     /// Whether it is the address of a function in data, or a byte of one.
     pub fn is_of_a_function(self) -> bool {
         matches!(self, Fill::Function | Fill::FunctionByte(_))
+    }
+
+    /// Whether it is the address of a kernel in data, or a byte of one.
+    pub fn is_of_a_kernel(self) -> bool {
+        matches!(self, Fill::Kernel | Fill::KernelByte(_))
     }
 
     /// The type of relocation; `None` where nothing is to be filled in.
@@ -338,9 +343,12 @@ pub struct Object {
     pub functions: Vec<Function>,
     /// Names of functions that are elsewhere.
     pub externs: Vec<String>,
+    /// The function whose attributes name the kernels and functions elsewhere whose addresses variables hold.
+    pub holder: Option<String>,
     /// Those of them that are unified.
     pub unified_elsewhere: Vec<String>,
-    /// What each device function takes and gives (see `docs/linking.md`), for those that other objects see.
+    /// What each device function takes and gives (see `docs/linking.md`), for those that other objects see; nothing, for kernels
+    /// whose address is taken.
     pub prototypes: Vec<(String, String)>,
     /// Variables.
     pub variables: Vec<Variable>,
@@ -366,6 +374,11 @@ struct Reserved {
 }
 
 impl Object {
+    /// Whether the beginning of that memory has a name: of programs that can be extended, unless they are debugged (ptxas 13.0.88).
+    fn names_reserved(&self) -> bool {
+        self.extensible && self.sm >= 90 && !for_debuggers(self.lines.as_ref())
+    }
+
     /// Those that the object has a place for: the linker gives them out.
     fn reserved(&self) -> Vec<Reserved> {
         let (name, size) = WAR_VARIABLE;
@@ -632,7 +645,8 @@ impl<'o> Writer<'o> {
             self.add(s);
         }
         let reserved = o.reserved();
-        if let Some(align) = reserved.iter().map(|v| v.align).max() {
+        let align = reserved.iter().map(|v| v.align).chain(o.names_reserved().then_some(1)).max();
+        if let Some(align) = align {
             let mut s = Section::new(RESERVED, kind::RESERVED_SHARED, ALLOC | WRITE, align, Vec::new());
             s.nobits = reserved.iter().map(|v| v.size).sum();
             s.no_bits = true;

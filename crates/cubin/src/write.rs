@@ -9,7 +9,7 @@ use crate::lines;
 use crate::object::Reloc;
 use crate::{Cubin, Error, Helper, Kernel};
 use object::elf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod relocations;
 mod segments;
@@ -300,8 +300,13 @@ impl Writer<'_> {
                 false if c.sm >= 100 => partition,
                 false => 0,
             };
-            let align = if has_war_variable(c.sm) { 16 } else { 1 };
-            self.add(no_bits(".nv.shared.reserved.0", ALLOC | WRITE, align, size));
+            let war = has_war_variable(c.sm);
+            let align = if war { 16 } else { 1 };
+            // Debugged programs have it only for what is in it (ptxas 13.0.88).
+            let empty = !war && size <= partition;
+            if !(empty && lines::for_debuggers(c.lines.as_ref())) {
+                self.add(no_bits(".nv.shared.reserved.0", ALLOC | WRITE, align, size));
+            }
         }
         let globals = || c.globals.iter().filter(|g| g.init.is_none());
         if globals().next().is_some() {
@@ -405,7 +410,15 @@ impl Writer<'_> {
                 parts[1].push((number(f)?, 1));
                 parts[3].push((own, number(f)?));
             }
+            // Kernels have no prototype.
+            for f in &k.links.kernels {
+                parts[1].push((number(f)?, 0));
+                parts[3].push((own, number(f)?));
+            }
             parts[2].extend(k.links.indirect.then_some((own, 1)));
+        }
+        for name in self.kernels_in_data() {
+            parts[1].push((number(name)?, 0));
         }
         let in_data = self.cubin.globals.iter().flat_map(|g| &g.relocs).chain(&self.cubin.constant_relocs);
         let functions = || self.cubin.functions.iter().map(|f| &f.name);
@@ -423,6 +436,12 @@ impl Writer<'_> {
             }
         }
         Ok(out)
+    }
+
+    /// The kernels whose addresses variables hold.
+    fn kernels_in_data(&self) -> impl Iterator<Item = &String> {
+        let in_data = self.cubin.globals.iter().flat_map(|g| &g.relocs).chain(&self.cubin.constant_relocs);
+        in_data.filter(|r| r.fill.is_of_a_kernel()).map(|r| &r.symbol)
     }
 
     fn attributes(&mut self) {
@@ -467,9 +486,15 @@ impl Writer<'_> {
         }
         self.section(".nv.info").data = global.0;
         self.section(".nv.info").link = 3;
-        for k in c.kernels.iter().chain(&c.functions) {
+        let debugged = lines::for_debuggers(c.lines.as_ref());
+        for (n, k) in c.kernels.iter().chain(&c.functions).enumerate() {
             let bank = self.numbers.get(&format!(".nv.constant0.{}", k.name)).copied();
-            let externs: Vec<u32> = k.externs.iter().map(|e| self.numbers[e]).collect();
+            let mut externs: Vec<u32> = k.externs.iter().map(|e| self.numbers[e]).collect();
+            // Other kernels count as elsewhere; the first of the file, which is the last of the text, names those of variables.
+            let in_data = self.kernels_in_data().filter(|_| n == 0 && !debugged);
+            let kernels = k.links.kernels.iter().chain(in_data).filter(|e| **e != k.name);
+            let kernels: BTreeSet<u32> = kernels.map(|e| self.numbers[e]).collect();
+            externs.extend(kernels);
             let data = kernel_attributes(c.sm, k, bank, &externs, &images);
             let text = self.number(&format!(".text.{}", k.name));
             let s = self.section(&format!(".nv.info.{}", k.name));

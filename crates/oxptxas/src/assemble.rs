@@ -146,6 +146,9 @@ pub(crate) fn assemble(
         } else {
             functions.link(target, &own)?
         };
+        if separate.is_none() {
+            links.kernels = functions::kernels_taken(module, used.iter().copied().chain([*id]));
+        }
         let externs = functions::externs(module, used.iter().copied().chain([*id]));
         let registers = code.stated_registers(functions::least_registers(module, &externs));
         let mut syscalls = Vec::new();
@@ -420,8 +423,9 @@ pub(crate) fn kernel_record(
         literals: code.literals,
         max_registers: Some(lower::max_regs(func, options)),
         explicit_cluster: func.attrs.explicit_cluster,
-        cluster: func.attrs.reqnctapercluster,
-        max_cluster_rank: func.attrs.maxclusterrank,
+        cluster: func.attrs.cluster(),
+        blocks_are_clusters: func.attrs.blocks_are_clusters,
+        max_cluster_rank: func.attrs.most_of_cluster(),
         maxntid: func.attrs.maxntid,
         reqntid: func.attrs.reqntid,
         instructions: length(&code.insts),

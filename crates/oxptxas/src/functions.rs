@@ -62,6 +62,14 @@ pub(crate) fn address_taken(module: &Module, f: FuncId) -> Vec<FuncId> {
     found
 }
 
+/// The names of the kernels whose address the code of these functions takes, each once.
+pub(crate) fn kernels_taken(module: &Module, funcs: impl IntoIterator<Item = FuncId>) -> Vec<String> {
+    let taken = funcs.into_iter().flat_map(|f| address_taken(module, f));
+    let mut seen = FxHashSet::default();
+    let kernels = taken.filter(|f| module.funcs[*f].entry && seen.insert(*f));
+    kernels.map(|f| module.funcs[f].name.clone()).collect()
+}
+
 /// Functions whose address some code takes, or some variable holds, in the order of the text.
 pub(crate) fn taken(module: &Module) -> Vec<FuncId> {
     let in_data = module.vars.values().flat_map(|v| &v.init).flat_map(|i| &i.relocs);

@@ -197,6 +197,15 @@ pub(crate) fn compile(
         .map(|f| (f.name.clone(), prototype(module, f)))
         .collect();
     object.prototypes.extend(seen);
+    // Kernels whose addresses are taken are in the list of what is, without a prototype (ptxas 13.0.88).
+    let in_data = object.variables.iter().flat_map(|v| &v.relocs).map(|r| &r.symbol);
+    let taken: FxHashSet<&String> = in_data.chain(object.functions.iter().flat_map(|f| &f.takes)).collect();
+    let kernels = object.functions.iter().filter(|f| f.entry && taken.contains(&f.code.name));
+    let kernels: Vec<_> = kernels.map(|f| (f.code.name.clone(), String::new())).collect();
+    object.prototypes.extend(kernels);
+    let any = chosen.iter().any(|f| module.funcs[*f].entry);
+    let last = chosen.last().filter(|_| any && !settings.debug);
+    object.holder = last.map(|f| module.funcs[*f].name.clone());
     for (id, function, _) in module.aliases.iter().filter(|a| there.contains(&a.1)) {
         let (alias, function) = (&module.funcs[*id], &module.funcs[*function]);
         let callers = module.by_alias.called.iter().filter(|(caller, a)| a == id && there.contains(caller));
@@ -307,8 +316,7 @@ fn function(
         }
     }
     let mut takes: Vec<String> = Vec::new();
-    let taken =
-        functions::address_taken(module, id).into_iter().filter(|f| !module.funcs[*f].entry).map(name);
+    let taken = functions::address_taken(module, id).into_iter().map(name);
     let left = code.symbols.iter().filter(|s| s.part == Part::FunctionLow).map(|s| s.name.clone());
     for f in left.chain(taken) {
         if !takes.contains(&f) {

@@ -207,3 +207,73 @@ fn large_parameters_are_counted_from_0() {
         }
     }
 }
+
+/// A size of clusters whose first number is 0 says nothing; where the grid counts clusters it is said (ptxas 13.0.88).
+#[test]
+fn sizes_of_clusters_are_stated() {
+    const BLOCKS_ARE_CLUSTERS: u8 = 0x5b;
+    const SIZES: [u8; 2] = [0x3d, 0x3f];
+    for (directives, sizes, counted) in [
+        (".reqnctapercluster 0", [false, false], false),
+        (".reqnctapercluster 0, 2", [false, false], false),
+        (".reqnctapercluster 2, 0", [true, false], false),
+        (".reqnctapercluster 2", [true, false], false),
+        (".maxclusterrank 0", [false, false], false),
+        (".maxclusterrank 4", [false, true], false),
+        (".reqntid 4 .reqnctapercluster 2 .blocksareclusters", [true, false], true),
+    ] {
+        let text = format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k() {directives} {{ ret; }}\n"
+        );
+        for relocatable in [false, true] {
+            let settings = Settings { relocatable, ..Settings::new(Target::new(90).unwrap()) };
+            let cubin =
+                compile(&text, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render(""))).cubin;
+            let image = cubin::read::read(&cubin).unwrap();
+            let said = |code: u8| image.kernels["k"].attributes.iter().any(|a| a.0 == code);
+            assert_eq!(SIZES.map(said), sizes, "{directives}");
+            assert_eq!(said(BLOCKS_ARE_CLUSTERS), counted, "{directives}");
+        }
+    }
+}
+
+/// Kernels whose address is taken are said to be elsewhere: by what takes it, and, of those that variables hold, by the last function
+/// of the text (ptxas 13.0.88).
+#[test]
+fn kernels_by_address_are_named() {
+    const EXTERNS: u8 = 0x0f;
+    let kernel = |name: &str, body: &str| {
+        format!(
+            ".visible .entry {name}(.param .u64 p) {{ .reg .b64 a, b; ld.param.u64 a, [p]; {body} ret; }}\n"
+        )
+    };
+    let take = |of: &str| format!("mov.u64 b, {of}; st.global.u64 [a], b;");
+    let held = ".global .u64 t = k1;\n";
+    let load = "ld.global.u64 b, [t]; st.global.u64 [a], b;";
+    for (text, names, takes) in [
+        (kernel("k1", "") + &kernel("k", &take("k1")), vec!["k"], 1),
+        (kernel("k", &take("k")), vec![], 1),
+        (kernel("k1", "") + held + &kernel("k2", load) + &kernel("k", ""), vec!["k"], 0),
+        (held.to_string() + &kernel("k1", ""), vec![], 0),
+    ] {
+        let text = format!(".version 9.0\n.target sm_75\n.address_size 64\n{text}");
+        for (sm, relocatable) in [(75, false), (90, false), (75, true), (90, true), (120, true)] {
+            let settings = Settings { relocatable, ..Settings::new(Target::new(sm).unwrap()) };
+            let cubin =
+                compile(&text, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render(""))).cubin;
+            let image = cubin::read::read(&cubin).unwrap();
+            let naming = |k: &&String| image.kernels[*k].attributes.iter().any(|a| a.0 == EXTERNS);
+            let found: Vec<&String> = image.kernels.keys().filter(naming).collect();
+            assert_eq!(found, names, "sm_{sm} {relocatable}: {text}");
+            let elf = Elf::new(&cubin).unwrap();
+            let graph = elf.sections.iter().find(|s| s.name == ".nv.callgraph").expect("is there");
+            let words = elf.bytes(graph).chunks(4).map(|w| i32::from_le_bytes(w.try_into().unwrap()));
+            let words: Vec<i32> = words.collect();
+            let pairs: Vec<&[i32]> = words.chunks(2).collect();
+            let mark = |n: i32| pairs.iter().position(|p| *p == [0, n]).expect("a mark");
+            assert_eq!(mark(-3) - mark(-2), 2, "one whose address is taken, sm_{sm}: {text}");
+            assert_eq!(pairs[mark(-2) + 1][1], 0, "it has no prototype");
+            assert_eq!(pairs.len() - mark(-4), 1 + takes, "sm_{sm}: {text}");
+        }
+    }
+}

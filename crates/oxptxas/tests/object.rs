@@ -658,3 +658,50 @@ fn variables_elsewhere_are_named() {
         assert_eq!(undefined(text, &settings(sm, false)), [""; 0], "sm_{sm}");
     }
 }
+
+/// Objects from sm_90 on name all tables of unified code and data; the memory that the system keeps has a name in programs, but not in
+/// debugged ones, nor in objects (ptxas 13.0.88).
+#[test]
+fn what_the_linker_and_the_system_bring_is_named() {
+    let text = format!("{HEADER}.visible .entry k() {{ ret; }}\n");
+    for sm in [75, 90, 100, 120] {
+        for (relocatable, extensible) in [(false, false), (true, false), (false, true)] {
+            for debug in [false, true] {
+                let settings = Settings {
+                    extensible,
+                    debug,
+                    opt_level: if debug { 0 } else { 3 },
+                    ..settings(sm, relocatable)
+                };
+                let output = oxptxas::compile(&text, "k.ptx", &settings).unwrap().cubin;
+                let elf = contract::elf::Elf::new(&output).unwrap();
+                let tables = elf.symbols.iter().filter(|s| s.name.starts_with("__U")).count();
+                let case = format!("sm_{sm} {relocatable} {extensible} {debug}");
+                assert_eq!(tables, if relocatable && sm >= 90 { 8 } else { 0 }, "{case}");
+                let named = symbol(&output, "__nv_reservedSMEM_offset_0_alias").is_some();
+                let there = elf.sections.iter().any(|s| s.name == ".nv.shared.reserved.0");
+                let wanted = sm >= 90 && !relocatable && !debug;
+                assert_eq!((named, there), (wanted, wanted), "{case}");
+            }
+        }
+    }
+}
+
+/// An alias of an alias is the function in a whole program; no file has a symbol for it (ptxas 13.0.88).
+#[test]
+fn aliases_of_aliases() {
+    let text = ".visible .func f() { ret; }\n.visible .func h();\n.visible .func g();\n.alias g, h;\n.alias h, f;\n\
+        .visible .entry k() { call f; call h; ret; }\n";
+    let refused = |change: fn(&mut Settings)| {
+        let mut settings = settings(90, false);
+        change(&mut settings);
+        oxptxas::compile(&format!("{HEADER}{text}"), "k.ptx", &settings).is_err()
+    };
+    assert!(!refused(|_| ()));
+    assert!(!refused(|s| s.extensible = true));
+    assert!(refused(|s| s.relocatable = true));
+    assert!(refused(|s| (s.debug, s.opt_level) = (true, 0)));
+    // Of two that are each other's nothing comes, as long as nothing asks.
+    let text = ".visible .func h();\n.visible .func g();\n.alias g, h;\n.alias h, g;\n.visible .entry k() { ret; }\n";
+    assert!(oxptxas::compile(&format!("{HEADER}{text}"), "k.ptx", &settings(90, false)).is_ok());
+}

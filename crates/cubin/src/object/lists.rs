@@ -5,7 +5,7 @@ use crate::Error;
 use crate::attrs::{Attr, Attrs};
 use crate::common::kernel_attributes;
 use crate::images::{ImageKind, ImageSymbol};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Writer<'_> {
     /// `.nv.callgraph`: calls by name (behind the mark -1), functions whose address is taken with their prototypes
@@ -32,7 +32,8 @@ impl Writer<'_> {
             pair(&mut graph, self.symbol(&alias.name)?, self.symbol(&alias.function)?);
         }
         mark(&mut graph, 2);
-        let in_data = o.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill.is_of_a_function());
+        let in_data = o.variables.iter().flat_map(|v| &v.relocs);
+        let in_data = in_data.filter(|r| r.fill.is_of_a_function() || r.fill.is_of_a_kernel());
         let taken: Vec<&str> = o
             .functions
             .iter()
@@ -100,13 +101,13 @@ impl Writer<'_> {
         for f in &o.functions {
             let name = &f.code.name;
             let bank = if f.entry { Some(self.symbol(&format!(".nv.constant0.{name}"))?) } else { None };
-            let mut externs = Vec::new();
-            for e in f.calls.iter().chain(&f.takes).filter(|e| o.externs.contains(e)) {
-                let n = self.symbol(e)?;
-                if !externs.contains(&n) {
-                    externs.push(n);
-                }
-            }
+            let held = o.variables.iter().flat_map(|v| &v.relocs).map(|r| &r.symbol);
+            let held = held.filter(|_| o.holder.as_ref() == Some(name));
+            let kernel = |e: &String| e != name && o.functions.iter().any(|k| k.entry && k.code.name == *e);
+            let named = f.calls.iter().chain(&f.takes).chain(held);
+            let named = named.filter(|e| o.externs.contains(e) || kernel(e));
+            let externs: BTreeSet<u32> = named.map(|e| self.symbol(e)).collect::<Result<_, Error>>()?;
+            let externs: Vec<u32> = externs.into_iter().collect();
             let data = kernel_attributes(o.sm, &f.code, bank, &externs, &images);
             let text = self.number(&f.section());
             let number = self.symbol(name)?;

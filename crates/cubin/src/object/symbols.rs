@@ -4,6 +4,7 @@ use super::{
     Alias, Binding, CUDA_OBJECT, FUNCTION_BASE, Fill, Place, Placed, RESERVED, STO_ENTRY, STO_MANAGED,
     STO_UNIFIED, UNIFIED_TABLES, Variable, Writer,
 };
+use crate::common::RESERVED_ALIAS;
 use crate::elf::Symbol;
 use crate::images::ImageSymbol;
 use object::elf;
@@ -78,6 +79,10 @@ impl Writer<'_> {
         if self.modern() {
             let reserved = if o.sm >= 100 { 0x40 } else { 0 };
             globals.push(weak(".nv.reservedSmem.offset0", reserved, 4));
+            if o.names_reserved() {
+                let n = self.number(RESERVED) as u16;
+                globals.push(symbol(RESERVED_ALIAS, elf::STB_WEAK, elf::STT_NOTYPE, 0xa0, n, 1, 0));
+            }
             for v in o.reserved() {
                 let n = self.number(RESERVED) as u16;
                 // Its alignment in place of an address, as of any variable that the linker places.
@@ -92,10 +97,9 @@ impl Writer<'_> {
                 }
                 (false, _) => {}
             }
-            let unified = o.variables.iter().any(|v| v.unified.is_some())
-                || o.functions.iter().any(|f| f.unified.is_some());
+            // Objects have all of them (ptxas 13.0.88), programs that can be extended what their code names.
             let tables =
-                UNIFIED_TABLES.iter().filter(|t| unified || **t == FUNCTION_BASE && used.contains(t));
+                UNIFIED_TABLES.iter().filter(|t| !o.extensible || **t == FUNCTION_BASE && used.contains(t));
             globals.extend(tables.map(|t| weak(t, 0, 8)));
         }
         // Names of parameters say nothing to others: several kernels may have one, and so may a function or variable.

@@ -2,9 +2,10 @@
 
 use super::{Helper, Kernel, RESERVED_SHARED, Writer};
 use crate::Error;
-use crate::common::{PARTITION, WAR_VARIABLE, has_war_variable, partition};
+use crate::common::{PARTITION, RESERVED_ALIAS, WAR_VARIABLE, has_war_variable, partition};
 use crate::elf::Symbol;
 use crate::images::ImageSymbol;
+use crate::lines::for_debuggers;
 use crate::object::{Binding, Fill};
 use object::elf;
 
@@ -184,7 +185,9 @@ impl Writer<'_> {
         if partitioned || war {
             self.section_symbol(".nv.shared.reserved.0");
         }
-        self.plain("__nv_reservedSMEM_offset_0_alias", WEAK, 0xa0, section, at, 0);
+        if !for_debuggers(self.cubin.lines.as_ref()) {
+            self.plain(RESERVED_ALIAS, WEAK, 0xa0, section, at, 0);
+        }
         if war {
             self.plain(WAR_VARIABLE.0, WEAK_OBJECT, 0, section, at, WAR_VARIABLE.1);
         }

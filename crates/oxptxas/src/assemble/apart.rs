@@ -126,6 +126,7 @@ impl Functions<'_> {
                 }
             }
         });
+        links.kernels = functions::kernels_taken(self.module, [id]);
         links.takes.sort_unstable();
         links.takes.dedup();
         links
