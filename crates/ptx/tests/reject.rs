@@ -68,7 +68,7 @@ fn errors_name_the_line() {
             ".version 9.6",
             "line 1; fatal   : Unsupported .version 9.6; current version is '9.5'",
         ),
-        (".version 8.0\n", "", "line 1; fatal   : Missing .version directive at start of file 'k.ptx'"),
+        (".version 8.0\n", "", "line 2; fatal   : Missing .version directive at start of file 'k.ptx'"),
     ];
     for (from, to, want) in cases {
         assert_eq!(first_error(from, to), format!("ptxas k.ptx, {want}"));
