@@ -254,7 +254,7 @@ fn kernels_by_address_are_named() {
         (kernel("k1", "") + &kernel("k", &take("k1")), vec!["k"], 1),
         (kernel("k", &take("k")), vec![], 1),
         (kernel("k1", "") + held + &kernel("k2", load) + &kernel("k", ""), vec!["k"], 0),
-        (held.to_string() + &kernel("k1", ""), vec![], 0),
+        (kernel("k1", "") + held, vec![], 0),
     ] {
         let text = format!(".version 9.0\n.target sm_75\n.address_size 64\n{text}");
         for (sm, relocatable) in [(75, false), (90, false), (75, true), (90, true), (120, true)] {
