@@ -157,6 +157,8 @@ impl Code {
 /// # Errors
 /// On what the target cannot do or the backend cannot do yet.
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
+    // The tables of all that follows have a place for each value, of which the optimizer has left few.
+    ori::compact(&mut func);
     if !serial && manager.admits(phases::TOGETHER) {
         manager.run(phases::TOGETHER, &mut func, together::run);
     }

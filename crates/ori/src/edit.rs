@@ -629,6 +629,55 @@ impl Clones {
     }
 }
 
+/// Numbers instructions and values anew, in the order that they have, without those that are in no block: what passes have taken out need
+/// not be copied and counted by those that come. Blocks stay as they are, those in no layout empty.
+pub fn compact(func: &mut Function) {
+    let old = std::mem::take(&mut func.blocks);
+    let mut laid_out: SecondaryMap<Block, bool> = SecondaryMap::new();
+    func.layout.iter().for_each(|b| laid_out[*b] = true);
+    let mut kept: SecondaryMap<Inst, PackedOption<Inst>> = SecondaryMap::with_capacity(func.insts.len());
+    let mut named: SecondaryMap<Value, PackedOption<Value>> = SecondaryMap::with_capacity(func.values.len());
+    for data in old.iter().filter(|(b, _)| laid_out[*b]).map(|(_, data)| data) {
+        let mut name = |n: Name| n.value().into_iter().for_each(|v| named[v] = v.into());
+        for &i in &data.insts {
+            kept[i] = i.into();
+            func.insts[i].for_each_def(&mut name);
+            func.insts[i].for_each_use(&mut name);
+        }
+        data.term.used_name().into_iter().for_each(&mut name);
+        let passed = data.term.targets().into_iter().flat_map(|t| t.args.iter());
+        data.params.iter().chain(passed).for_each(|v| name((*v).into()));
+    }
+    for (v, data) in std::mem::take(&mut func.values) {
+        if named[v].is_some() {
+            named[v] = func.values.push(data).into();
+        }
+    }
+    let value = |v: Value| named[v].expand().unwrap_or(v);
+    let name = |n: Name| match n {
+        Name::Val(v) => Name::Val(value(v)),
+        Name::Part(v, k) => Name::Part(value(v), k),
+        Name::Phys(_) => n,
+    };
+    for (i, mut data) in std::mem::take(&mut func.insts) {
+        if kept[i].is_some() {
+            data.map_names(name);
+            kept[i] = func.insts.push(data).into();
+        }
+    }
+    for (b, mut data) in old {
+        if laid_out[b] {
+            data.insts.iter_mut().for_each(|i| *i = kept[*i].expand().unwrap_or(*i));
+            data.params.iter_mut().for_each(|p| *p = value(*p));
+            data.term.used_name_mut().into_iter().for_each(|n| *n = name(*n));
+            data.term.targets_mut().into_iter().flat_map(|t| &mut t.args).for_each(|a| *a = value(*a));
+        } else {
+            data = BlockData { term: Terminator::Unreachable, params: SmallVec::new(), insts: Vec::new(), ..data };
+        }
+        func.blocks.push(data);
+    }
+}
+
 /// Numbers blocks, instructions and values anew, in the order of the layout, without those that are in no block.
 pub fn renumber(func: &mut Function) {
     let mut blocks: SecondaryMap<Block, PackedOption<Block>> = SecondaryMap::new();

@@ -40,7 +40,7 @@ pub use analyses::{Analyses, Changed};
 pub use builder::Builder;
 pub use builder::{ALWAYS, default_operand};
 pub use cancel::Cancel;
-pub use edit::{Clones, Def, Editor, User, renumber};
+pub use edit::{Clones, Def, Editor, User, compact, renumber};
 pub use function::{
     Block, BlockCall, BlockData, Callee, Extra, Function, Guard, Inst, InstData, Keeps, Loc, MOST_THREADS,
     Macro, Name, Op, Operand, Operands, Part, Register, SlotInfo, SymbolUse, Terminator, Value, ValueData,

@@ -476,6 +476,10 @@ fn edits_keep_meaning_and_use_lists() {
         verified(&numbered, &original);
         let kept: usize = numbered.blocks.values().map(|b| b.insts.len()).sum();
         assert_eq!(numbered.insts.len(), kept);
+        let mut compact = f.clone();
+        ori::compact(&mut compact);
+        verified(&compact, &original);
+        assert_eq!((compact.insts.len(), compact.values.len()), (kept, numbered.values.len()));
         let mut less = f.clone();
         ori::dead::remove(&mut less);
         verified(&less, &original);
