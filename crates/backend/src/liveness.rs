@@ -2,12 +2,14 @@
 //! boundaries, and as intervals over a linear numbering.
 
 use crate::waits::others_run;
+use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
+use ori::registers::{FILES, Registers};
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Register, Value};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use sass::{AddrWidth, ConstBank, Reg, Role};
 
 /// Numbers every register of every value, then every physical register.
@@ -29,7 +31,7 @@ impl Lanes {
     }
     /// How many numbers there are, physical registers included.
     pub fn count(&self) -> usize {
-        self.owner.len() + 5 * 256
+        self.owner.len() + FILES.len() * 256
     }
     /// Lane `i` of `v`.
     pub fn lane(&self, v: Value, i: u8) -> u32 {
@@ -48,6 +50,11 @@ impl Lanes {
     /// The value that a lane belongs to, and which of its registers it is; `None` for a physical register.
     pub fn owner(&self, lane: u32) -> Option<(Value, u8)> {
         self.owner.get(lane as usize).map(|v| (*v, (lane - self.base[*v]) as u8))
+    }
+    /// The physical register that a lane is; `None` for those of values.
+    pub fn register(&self, lane: u32) -> Option<Reg> {
+        let number = (lane as usize).checked_sub(self.owner.len())?;
+        Some(Reg { file: FILES[number / 256], index: (number % 256) as u8 })
     }
     /// Calls `f` for each register of a name that spans `width`. The zero registers and R1 have none.
     pub fn of(&self, func: &Function, name: Name, width: u8, mut f: impl FnMut(u32)) {
@@ -92,16 +99,18 @@ pub fn for_each_use<R: Register>(func: &Function<R>, d: &InstData<R>, mut f: imp
     }
 }
 
-/// Calls `f` for every name written with the number of registers it spans, what a call destroys included.
+/// Calls `f` for every name written with the number of registers it spans, what a call destroys ([`destroyed`]) left out.
 pub fn for_each_def<R: Register>(func: &Function<R>, d: &InstData<R>, mut f: impl FnMut(R, u8)) {
     for (i, o) in d.operands.iter().enumerate() {
         if let (true, Operand::Reg(r)) = (d.is_def(i), o) {
             f(r.reg, d.slot(i, &func.values).width);
         }
     }
-    if d.op == Op::Macro(Macro::Call) {
-        ori::abi::clobbered_by(func, d).for_each(|r| f(r.into(), 1));
-    }
+}
+
+/// What a call destroys.
+pub fn destroyed<R: Register>(func: &Function<R>, d: &InstData<R>) -> Option<Registers> {
+    (d.op == Op::Macro(Macro::Call)).then(|| ori::abi::clobbered_by(func, d))
 }
 
 /// Lanes that are live where blocks begin and end. Parameters are not live on entry to their block and
@@ -128,41 +137,48 @@ impl Liveness {
     /// Computes it by walking from each use up to the definition (Boissinot et al., "Computing Liveness
     /// Sets for SSA-Form Programs"), so the time is that of the result's size.
     pub fn new(func: &Function, cfg: &Cfg, lanes: &Lanes) -> Liveness {
-        let mut written_in: Vec<Option<Block>> = vec![None; lanes.count()];
-        let mut phys_written: FxHashSet<(u32, Block)> = FxHashSet::default();
-        let first_phys = lanes.owner.len() as u32;
+        // The blocks in which values are written, and the physical registers that blocks write.
+        let mut written_in: Vec<PackedOption<Block>> = vec![PackedOption::default(); lanes.owner.len()];
+        let mut written: FxHashMap<Block, Registers> = FxHashMap::default();
         // (lane, block that reads it before any write)
         let mut exposed: Vec<(u32, Block)> = Vec::new();
         for &b in &cfg.rpo {
             let data = &func.blocks[b];
-            let mut write = |n: Name, w: u8, written_in: &mut Vec<Option<Block>>| {
-                lanes.of(func, n, w, |l| {
-                    written_in[l as usize] = Some(b);
-                    if l >= first_phys {
-                        phys_written.insert((l, b));
-                    }
+            let mut here = Registers::default();
+            let write = |n: Name, w: u8, here: &mut Registers, written_in: &mut [PackedOption<Block>]| {
+                lanes.of(func, n, w, |l| match lanes.register(l) {
+                    Some(r) => here.insert(r),
+                    None => written_in[l as usize] = b.into(),
                 });
             };
             for &p in &data.params {
-                write(Name::Val(p), 1, &mut written_in);
+                write(Name::Val(p), 1, &mut here, &mut written_in);
             }
-            let mut read = |n: Name, w: u8, written_in: &[Option<Block>]| {
+            let mut read = |n: Name, w: u8, here: &Registers, written_in: &[PackedOption<Block>]| {
                 lanes.of(func, n, w, |l| {
-                    if written_in[l as usize] != Some(b) {
+                    let known = match lanes.register(l) {
+                        Some(r) => here.contains(r),
+                        None => written_in[l as usize] == b.into(),
+                    };
+                    if !known {
                         exposed.push((l, b));
                     }
                 });
             };
             for &i in &data.insts {
                 let d = &func.insts[i];
-                for_each_use(func, d, |n, w| read(n, w, &written_in));
-                for_each_def(func, d, |n, w| write(n, w, &mut written_in));
+                for_each_use(func, d, |n, w| read(n, w, &here, &written_in));
+                for_each_def(func, d, |n, w| write(n, w, &mut here, &mut written_in));
+                destroyed(func, d).iter().for_each(|all| here.add(all));
             }
             if let Some(n) = data.term.used_name() {
-                read(n, 2, &written_in);
+                read(n, 2, &here, &written_in);
             }
             for t in data.term.targets() {
-                t.args.iter().for_each(|a| read(Name::Val(*a), 1, &written_in));
+                t.args.iter().for_each(|a| read(Name::Val(*a), 1, &here, &written_in));
+            }
+            if !here.is_empty() {
+                written.insert(b, here);
             }
         }
         exposed.sort_unstable_by_key(|(l, b)| (*l, cfg.order[*b]));
@@ -181,10 +197,9 @@ impl Liveness {
                         continue;
                     }
                     live.live_out[p].push(lane);
-                    let stops = if lane >= first_phys {
-                        phys_written.contains(&(lane, p))
-                    } else {
-                        written_in[lane as usize] == Some(p)
+                    let stops = match lanes.register(lane) {
+                        Some(r) => written.get(&p).is_some_and(|all| all.contains(r)),
+                        None => written_in[lane as usize] == p.into(),
                     };
                     if !stops {
                         stack.push(p);
@@ -237,66 +252,126 @@ pub struct Segment {
     pub end: u32,
 }
 
-/// The intervals at which each lane is live, ascending and disjoint. A result that is never read lives for
-/// one point.
-pub fn segments(
+/// The intervals of all lanes.
+#[derive(Clone, Debug, Default)]
+pub struct Segments {
+    /// Where the list of each begins; then where the last one ends.
+    first: Vec<u32>,
+    list: Vec<Segment>,
+}
+
+impl Segments {
+    /// Those at which a lane is live, ascending and disjoint. A result that is never read lives for one point.
+    pub fn of(&self, lane: u32) -> &[Segment] {
+        let [from, to] = [0, 1].map(|k| self.first[lane as usize + k] as usize);
+        &self.list[from..to]
+    }
+
+    /// The lanes with theirs.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[Segment])> {
+        (0..self.first.len() as u32 - 1).map(|lane| (lane, self.of(lane)))
+    }
+}
+
+/// Finds where lanes are live, from the end of the program on.
+struct Sweep<'a> {
+    lanes: &'a Lanes,
+    /// Where those that are live are wanted last; [`DEAD`] for others. Those of them that are physical registers.
+    end: Vec<u32>,
+    live: Registers,
+    /// What was found, the first of each lane last, and the last that was found of each.
+    found: Vec<(u32, Segment)>,
+    last: Vec<u32>,
+}
+
+const DEAD: u32 = u32::MAX;
+
+impl Sweep<'_> {
+    fn open(&mut self, lane: u32, end: u32) {
+        self.end[lane as usize] = end;
+        self.lanes.register(lane).into_iter().for_each(|r| self.live.insert(r));
+    }
+
+    fn read(&mut self, lane: u32, end: u32) {
+        if self.end[lane as usize] == DEAD {
+            self.open(lane, end);
+        }
+    }
+
+    fn close(&mut self, lane: u32, start: u32) {
+        let end = match std::mem::replace(&mut self.end[lane as usize], DEAD) {
+            DEAD => start + 1,
+            end => end,
+        };
+        self.lanes.register(lane).into_iter().for_each(|r| self.live.remove(r));
+        match self.found.get_mut(self.last[lane as usize] as usize) {
+            Some((_, next)) if next.start <= end => next.start = start,
+            _ => {
+                self.last[lane as usize] = self.found.len() as u32;
+                self.found.push((lane, Segment { start, end }));
+            }
+        }
+    }
+
+    fn segments(self) -> Segments {
+        let mut first = self.last;
+        first.fill(0);
+        first.push(0);
+        self.found.iter().for_each(|(lane, _)| first[*lane as usize] += 1);
+        let mut behind = 0;
+        for n in &mut first {
+            behind += *n;
+            *n = behind;
+        }
+        let mut list = vec![Segment { start: 0, end: 0 }; self.found.len()];
+        for (lane, segment) in self.found {
+            list[first[lane as usize] as usize - 1] = segment;
+            first[lane as usize] -= 1;
+        }
+        Segments { first, list }
+    }
+}
+
+/// The intervals at which each lane is live, and what calls destroy that is not live behind them: at these points, ascending.
+fn segments(
     func: &Function,
     cfg: &Cfg,
     lanes: &Lanes,
     live: &Liveness,
     n: &Numbering,
-) -> Vec<Vec<Segment>> {
-    const DEAD: u32 = u32::MAX;
-    let mut out: Vec<Vec<Segment>> = vec![Vec::new(); lanes.count()];
-    let mut end = vec![DEAD; lanes.count()];
-    let close = |out: &mut Vec<Vec<Segment>>, end: &mut [u32], l: u32, start: u32| {
-        let e = std::mem::replace(&mut end[l as usize], DEAD);
-        let e = if e == DEAD { start + 1 } else { e };
-        match out[l as usize].last_mut() {
-            // Segments come in descending order.
-            Some(next) if next.start <= e => next.start = start,
-            _ => out[l as usize].push(Segment { start, end: e }),
-        }
-    };
+) -> (Segments, Vec<(u32, Registers)>) {
+    let count = lanes.count();
+    let (end, last) = (vec![DEAD; count], vec![u32::MAX; count]);
+    let mut sweep = Sweep { lanes, end, live: Registers::default(), found: Vec::with_capacity(count), last };
+    let mut calls: Vec<(u32, Registers)> = Vec::new();
     for &b in cfg.rpo.iter().rev() {
         let data = &func.blocks[b];
         let t = n.term[b];
-        for &l in &live.live_out[b] {
-            end[l as usize] = 2 * t + 2;
-        }
-        let read = |end: &mut [u32], name: Name, w: u8, at: u32| {
-            lanes.of(func, name, w, |l| {
-                if end[l as usize] == DEAD {
-                    end[l as usize] = 2 * at + 1;
-                }
-            });
-        };
+        live.live_out[b].iter().for_each(|l| sweep.open(*l, 2 * t + 2));
         if let Some(name) = data.term.used_name() {
-            read(&mut end, name, 2, t);
+            lanes.of(func, name, 2, |l| sweep.read(l, 2 * t + 1));
         }
-        for target in data.term.targets() {
-            for a in &target.args {
-                // Arguments live to the edge.
-                lanes.of(func, Name::Val(*a), 1, |l| end[l as usize] = 2 * t + 2);
-            }
+        for a in data.term.targets().iter().flat_map(|t| &t.args) {
+            // Arguments live to the edge.
+            lanes.of(func, Name::Val(*a), 1, |l| sweep.open(l, 2 * t + 2));
         }
         for &i in data.insts.iter().rev() {
             let d = &func.insts[i];
             let at = n.inst[i];
-            for_each_def(func, d, |name, w| {
-                lanes.of(func, name, w, |l| close(&mut out, &mut end, l, 2 * at + 1));
-            });
-            for_each_use(func, d, |name, w| read(&mut end, name, w, at));
+            for_each_def(func, d, |name, w| lanes.of(func, name, w, |l| sweep.close(l, 2 * at + 1)));
+            if let Some(all) = destroyed(func, d) {
+                calls.push((2 * at + 1, all.without(&sweep.live)));
+                all.among(&sweep.live).iter().for_each(|r| sweep.close(lanes.phys(r), 2 * at + 1));
+            }
+            for_each_use(func, d, |name, w| lanes.of(func, name, w, |l| sweep.read(l, 2 * at + 1)));
         }
         for &p in &data.params {
-            lanes.of(func, Name::Val(p), 1, |l| close(&mut out, &mut end, l, 2 * n.entry[b]));
+            lanes.of(func, Name::Val(p), 1, |l| sweep.close(l, 2 * n.entry[b]));
         }
-        for &l in &live.live_in[b] {
-            close(&mut out, &mut end, l, 2 * n.entry[b]);
-        }
+        live.live_in[b].iter().for_each(|l| sweep.close(*l, 2 * n.entry[b]));
     }
-    out.iter_mut().for_each(|s| s.reverse());
-    out
+    calls.reverse();
+    (sweep.segments(), calls)
 }
 
 /// Where every lane of a function lives, which takes a while to find out.
@@ -309,7 +384,9 @@ pub struct Ranges {
     /// Numbers of the places.
     pub numbering: Numbering,
     /// When each lane is live.
-    pub intervals: Vec<Vec<Segment>>,
+    pub intervals: Segments,
+    /// What calls destroy that is not live behind them: at these points, ascending.
+    pub destroyed: Vec<(u32, Registers)>,
     /// Loops around each block.
     pub depth: SecondaryMap<Block, u32>,
 }
@@ -320,11 +397,11 @@ impl Ranges {
         let lanes = Lanes::new(func);
         let live = Liveness::new(func, cfg, &lanes);
         let numbering = Numbering::new(func, cfg);
-        let intervals = segments(func, cfg, &lanes, &live, &numbering);
+        let (intervals, destroyed) = segments(func, cfg, &lanes, &live, &numbering);
         let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
         let mut depth = SecondaryMap::new();
         cfg.rpo.iter().for_each(|b| depth[*b] = loops.depth(*b));
-        Ranges { lanes, live, numbering, intervals, depth }
+        Ranges { lanes, live, numbering, intervals, destroyed, depth }
     }
 }
 

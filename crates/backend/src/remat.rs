@@ -366,7 +366,7 @@ pub(crate) fn is_word_or_pair(load: &InstData) -> bool {
 /// Uniform registers that nothing needs, up to [`MOST`]; none where arithmetic reads constants itself, or a callee uses them.
 fn uniform_room(func: &Function, cfg: &Cfg) -> usize {
     let destroys = |d: &InstData| {
-        d.op == Op::Macro(Macro::Call) && ori::abi::clobbered_by(func, d).any(|r| r.file == RegFile::UR)
+        d.op == Op::Macro(Macro::Call) && !ori::abi::clobbered_by(func, d).of(RegFile::UR).is_empty()
     };
     let mut insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
     if func.target.info().alu_const || !func.entry || insts.any(destroys) {

@@ -84,7 +84,7 @@ pub fn brings_in_loops(func: &Function, cfg: &Cfg) -> bool {
 fn calls_destroy(func: &Function, cfg: &Cfg) -> bool {
     let mut insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
     insts.any(|d| {
-        d.op == Op::Macro(Macro::Call) && ori::abi::clobbered_by(func, d).any(|r| r.file == RegFile::UR)
+        d.op == Op::Macro(Macro::Call) && !ori::abi::clobbered_by(func, d).of(RegFile::UR).is_empty()
     })
 }
 

@@ -32,7 +32,7 @@ pub const PASS: Pass = Pass::alone(
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
     let takes_uniform = |d: &InstData| {
-        d.op == Op::Macro(ori::Macro::Call) && ori::abi::clobbered_by(func, d).any(|r| r.file == RegFile::UR)
+        d.op == Op::Macro(ori::Macro::Call) && !ori::abi::clobbered_by(func, d).of(RegFile::UR).is_empty()
     };
     // What is called has its own use for uniform registers.
     let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);

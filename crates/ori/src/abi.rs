@@ -4,8 +4,10 @@
 //! The stack pointer R1 grows down. Arguments are in R4 … R15, results from R4 on; what does not fit is on the
 //! caller's stack. The return address is in R20 and R21, which neither side keeps.
 
+use crate::registers::{Registers, Set};
 use crate::{Callee, Function, InstData, Register};
 use sass::{Reg, RegFile};
+use std::sync::LazyLock;
 
 /// The first register of arguments and results.
 pub const FIRST_ARGUMENT: u8 = 4;
@@ -102,13 +104,20 @@ impl Convention {
     }
 
     /// The registers that a call may change.
-    pub fn clobbers(self) -> impl Iterator<Item = Reg> {
+    pub fn clobbers(self) -> Registers {
+        static USUAL: LazyLock<Registers> = LazyLock::new(|| Convention::default().changed());
+        if self == Convention::default() { *USUAL } else { self.changed() }
+    }
+
+    fn changed(self) -> Registers {
+        let mut all = Registers::default();
         let files =
             [(RegFile::R, 255), (RegFile::P, 7), (RegFile::UR, 255), (RegFile::UP, 7), (RegFile::B, 16)];
-        files
-            .into_iter()
-            .flat_map(|(file, n)| (0..n).map(move |index| Reg { file, index }))
-            .filter(move |r| !self.is_preserved(*r))
+        for (file, n) in files {
+            let changed = (0..n).filter(|index| !self.is_preserved(Reg { file, index: *index }));
+            changed.for_each(|index| all.of_mut(file).insert(index));
+        }
+        all
     }
 }
 
@@ -161,31 +170,29 @@ pub fn is_private(name: &str) -> bool {
 }
 
 /// The registers that this call may change.
-pub fn clobbered_by<'f, R: Register>(
-    func: &'f Function<R>,
-    call: &InstData<R>,
-) -> Box<dyn Iterator<Item = Reg> + 'f> {
+pub fn clobbered_by<R: Register>(func: &Function<R>, call: &InstData<R>) -> Registers {
     let number = call.callee();
     if let Some(known) = number.and_then(|n| func.changes.get(&n)) {
-        return Box::new(known.iter().copied());
+        return known.iter().copied().collect();
     }
     let callee = number.and_then(|n| func.callees.get_index(n as usize));
     let starts = |with| matches!(callee, Some(Callee::Internal(name)) if name.starts_with(with));
     let (shared, meeting) = (starts(SHARED), starts(MEETING));
-    let callees_clobber = callee.map(|c| func.convention_of(c)).unwrap_or_default().clobbers();
+    let mut clobbered = callee.map(|c| func.convention_of(c)).unwrap_or_default().clobbers();
+    let below = |clobbered: &mut Registers, n: u8| {
+        let general = clobbered.of_mut(RegFile::R);
+        *general = general.among(&Set::of(0..n.into()));
+    };
     // In an executable all functions from elsewhere are the driver's.
     if callee == Some(&Callee::External) && !func.relocatable {
-        let most = func.target.info().driver_registers;
-        return Box::new(callees_clobber.filter(move |r| r.file != RegFile::R || r.index < most));
+        below(&mut clobbered, func.target.info().driver_registers);
+    } else if shared {
+        below(&mut clobbered, SHARED_REGISTERS);
+        if !meeting {
+            [RegFile::UR, RegFile::UP].into_iter().for_each(|f| *clobbered.of_mut(f) = Set::default());
+        }
     }
-    Box::new(callees_clobber.filter(move |r| {
-        let kept = match r.file {
-            RegFile::R => r.index >= SHARED_REGISTERS,
-            RegFile::UR | RegFile::UP => !meeting,
-            RegFile::P | RegFile::B => false,
-        };
-        !(shared && kept)
-    }))
+    clobbered
 }
 
 /// Registers in a row, for arguments and, from the same first one on, for results.
@@ -319,7 +326,7 @@ mod tests {
     fn stack_pointer_and_argument_registers() {
         let usual = Convention::default();
         assert!(usual.is_preserved(Reg::SP));
-        assert!(usual.clobbers().any(|r| r == Reg::r(4)) && usual.clobbers().all(|r| r != Reg::r(16)));
+        assert!(usual.clobbers().contains(Reg::r(4)) && !usual.clobbers().contains(Reg::r(16)));
     }
     /// As the prototypes of ptxas 13.0.88's objects state them (`r22sRx…00fff9`: the return address, and what is changed).
     #[test]

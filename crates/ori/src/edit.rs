@@ -672,7 +672,12 @@ pub fn compact(func: &mut Function) {
             data.term.used_name_mut().into_iter().for_each(|n| *n = name(*n));
             data.term.targets_mut().into_iter().flat_map(|t| &mut t.args).for_each(|a| *a = value(*a));
         } else {
-            data = BlockData { term: Terminator::Unreachable, params: SmallVec::new(), insts: Vec::new(), ..data };
+            data = BlockData {
+                term: Terminator::Unreachable,
+                params: SmallVec::new(),
+                insts: Vec::new(),
+                ..data
+            };
         }
         func.blocks.push(data);
     }

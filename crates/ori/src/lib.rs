@@ -30,6 +30,7 @@ pub mod pairs;
 pub mod parse;
 pub mod phase;
 pub mod print;
+pub mod registers;
 mod remark;
 mod tuning;
 pub mod uniformity;

@@ -137,7 +137,7 @@ pub fn keep_registers(machine: &mut Machine, func: &Allocated, frame: Frame) {
     // Registers that there are: no function that it reaches has others.
     let end = func.max_regs.saturating_sub(sass::target::HARDWARE_REGISTERS);
     let exists = |r: &Reg| r.file != RegFile::R || r.index < end;
-    let clobbered = calls.flat_map(|d| abi::clobbered_by(func, d));
+    let clobbered = calls.flat_map(|d| abi::clobbered_by(func, d).iter());
     let mut kept: Vec<Reg> = clobbered.filter(|r| own.is_preserved(*r) && exists(r)).collect();
     if moves {
         kept.push(abi::FRAME_POINTER);

@@ -9,6 +9,7 @@ use crate::schedule::{WINDOW, expected_latency};
 use crate::timing;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
+use ori::registers::Set;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Tuning};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Effect, Mod, Opcode, Reg, RegFile, latency};
@@ -416,12 +417,9 @@ impl<'a> Walk<'a> {
 
 /// The general registers up to the last of so many that a call leaves alone, R1 not counted.
 fn beside_clobbers(func: &Function, call: &InstData, live: i32) -> i32 {
-    let mut destroyed = [false; 256];
-    for r in ori::abi::clobbered_by(func, call).filter(|r| r.file == RegFile::R) {
-        destroyed[usize::from(r.index)] = true;
-    }
-    let kept = (0..255).filter(|r| Reg::r(*r) != Reg::SP && !destroyed[usize::from(*r)]);
-    let last = usize::try_from(live).ok().filter(|n| *n > 0).and_then(|n| kept.clone().nth(n - 1));
+    let mut kept = Set::of(0..255).without(ori::abi::clobbered_by(func, call).of(RegFile::R));
+    kept.remove(Reg::SP.index);
+    let last = usize::try_from(live).ok().filter(|n| *n > 0).and_then(|n| kept.iter().nth(n - 1));
     last.map_or(live, i32::from)
 }
 

@@ -6,90 +6,12 @@
 //! about one looks at as few, however many registers and intervals there are.
 
 use crate::liveness::Segment;
+use ori::registers::Set;
 use std::ops::Range;
 
 /// Nodes below a node.
 const FAN: usize = 16;
 const SHIFT: u32 = FAN.trailing_zeros();
-/// Words of a set: no file has more registers than 256.
-const WORDS: usize = 4;
-
-/// A set of registers of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Set([u64; WORDS]);
-
-impl Set {
-    /// Those whose numbers are in `range`.
-    pub fn of(range: Range<usize>) -> Set {
-        let below = |n: usize, word: usize| match n.saturating_sub(64 * word) {
-            n if n >= 64 => u64::MAX,
-            n => (1 << n) - 1,
-        };
-        Set(std::array::from_fn(|w| below(range.end, w) & !below(range.start, w)))
-    }
-
-    /// Every `align`th one, a power of two, from 0 on.
-    pub fn multiples(align: u8) -> Set {
-        let word = (0..64).step_by(usize::from(align)).fold(0, |word, n| word | 1 << n);
-        match usize::from(align) {
-            64 => Set([1; WORDS]),
-            128 => Set([1, 0, 1, 0]),
-            _ => Set([word; WORDS]),
-        }
-    }
-
-    /// Whether `r` is one of them.
-    pub fn contains(&self, r: u8) -> bool {
-        self.0[usize::from(r) / 64] >> (r % 64) & 1 != 0
-    }
-
-    /// Adds those of another.
-    pub fn add(&mut self, other: &Set) {
-        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
-    }
-
-    /// Those that are not in another.
-    pub fn without(&self, other: &Set) -> Set {
-        Set(std::array::from_fn(|w| self.0[w] & !other.0[w]))
-    }
-
-    /// Those that are in another, too.
-    pub fn among(&self, other: &Set) -> Set {
-        Set(std::array::from_fn(|w| self.0[w] & other.0[w]))
-    }
-
-    /// Each number less by `n`; what would be below 0 is left out.
-    pub fn down(&self, n: usize) -> Set {
-        let (words, bits) = (n / 64, n % 64);
-        let word = |w: usize| self.0.get(w).copied().unwrap_or(0);
-        Set(std::array::from_fn(|w| match bits {
-            0 => word(w + words),
-            _ => word(w + words) >> bits | word(w + words + 1) << (64 - bits),
-        }))
-    }
-
-    /// The least.
-    pub fn first(&self) -> Option<u8> {
-        let w = self.0.iter().position(|w| *w != 0)?;
-        Some((64 * w) as u8 + self.0[w].trailing_zeros() as u8)
-    }
-
-    /// The greatest.
-    pub fn last(&self) -> Option<u8> {
-        let w = self.0.iter().rposition(|w| *w != 0)?;
-        Some((64 * w + 63) as u8 - self.0[w].leading_zeros() as u8)
-    }
-
-    /// All, ascending.
-    pub fn iter(mut self) -> impl Iterator<Item = u8> {
-        std::iter::from_fn(move || {
-            let r = self.first()?;
-            self.0[usize::from(r) / 64] &= !(1 << (r % 64));
-            Some(r)
-        })
-    }
-}
-
 /// The slots of a function.
 pub struct Slots {
     /// How many begin at each point or before it.
@@ -128,13 +50,14 @@ impl Slots {
 }
 
 /// The nodes of one level, `words` of each node.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Level {
     whole: Vec<u64>,
     some: Vec<u64>,
 }
 
 /// When the registers of a file are in use.
+#[derive(Clone)]
 pub struct Busy {
     /// Words of a node's sets.
     words: usize,
@@ -184,7 +107,7 @@ impl Busy {
         let range = slots.range(at);
         let mut add = |nodes: &[u64]| {
             for node in nodes.chunks_exact(words) {
-                set.0.iter_mut().zip(node).for_each(|(a, b)| *a |= b);
+                set.words_mut().iter_mut().zip(node).for_each(|(a, b)| *a |= b);
             }
         };
         // What is busy in all of a node is noted there: of those above the parts, each has one of the ends in it.
@@ -215,6 +138,32 @@ impl Busy {
     /// A register is in use during an interval no more; it was for the same reason in all of it, and for no other.
     pub fn vacate(&mut self, slots: &Slots, r: u8, at: Segment) {
         self.note(slots.range(at), r, false);
+    }
+
+    /// Registers are in use during an interval for good.
+    pub fn take(&mut self, slots: &Slots, registers: &Set, at: Segment) {
+        if self.levels.is_empty() {
+            self.grow();
+        }
+        let (words, levels, range) = (self.words, &mut self.levels, slots.range(at));
+        let add = |list: &mut [u64], node: usize| {
+            list[node * words..][..words].iter_mut().zip(registers.words()).for_each(|(w, r)| *w |= r);
+        };
+        Busy::parts(levels.len(), range.clone(), |level, nodes| {
+            let Level { whole, some } = &mut levels[level];
+            for node in nodes {
+                add(whole, node);
+                if level > 0 {
+                    add(some, node);
+                }
+            }
+        });
+        let (mut first, mut last) = (range.start, range.end - 1);
+        for Level { some, .. } in &mut levels[1..] {
+            (first, last) = (first >> SHIFT, last >> SHIFT);
+            add(some, first);
+            add(some, last);
+        }
     }
 
     fn note(&mut self, range: Range<usize>, r: u8, busy: bool) {
@@ -252,19 +201,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[test]
-    fn sets_of_registers() {
-        let set = Set::of(3..200);
-        assert_eq!((set.first(), set.last(), set.iter().count()), (Some(3), Some(199), 197));
-        assert_eq!(set.down(65).iter().collect::<Vec<_>>(), (0..135).collect::<Vec<u8>>());
-        for align in [1, 2, 4, 8, 64, 128] {
-            let each: Vec<u8> = (0..=255).filter(|r| r % align == 0).collect();
-            assert_eq!(Set::multiples(align).iter().collect::<Vec<_>>(), each);
-        }
-        assert_eq!(Set::of(0..256).among(&Set::of(10..20)).without(&Set::of(11..256)), Set::of(10..11));
-        assert_eq!(Set::default().first(), None);
-    }
-
     /// Points of the programs below: more than two levels of slots.
     const POINTS: u32 = 700;
 
@@ -274,11 +210,18 @@ mod tests {
         fn sets_agree_with_points(
             list in prop::collection::vec((0u32..POINTS, 1u32..300, 0u8..130, any::<bool>()), 0..400),
             asked in prop::collection::vec((0u32..POINTS, 1u32..300), 40),
+            taken in prop::collection::vec((0u32..POINTS, 1u32..300, 0usize..120), 0..4),
         ) {
             let at = |start: u32, length: u32| Segment { start, end: (start + length).min(POINTS + 9) };
-            let slots = Slots::new(list.iter().map(|(start, length, ..)| at(*start, *length)));
+            let all = list.iter().map(|(start, length, ..)| at(*start, *length));
+            let slots = Slots::new(all.chain(taken.iter().map(|(start, length, _)| at(*start, *length))));
             let mut busy = Busy::new(&slots, 130);
             let mut points = vec![[false; 130]; POINTS as usize + 9];
+            for (start, length, r) in taken {
+                let (at, registers) = (at(start, length), r..r + 10);
+                busy.take(&slots, &Set::of(registers.clone()), at);
+                points[at.start as usize..at.end as usize].iter_mut().for_each(|p| p[registers.clone()].fill(true));
+            }
             let mut held: Vec<(u8, Segment)> = Vec::new();
             for (start, length, r, leaves) in list {
                 let at = at(start, length);

@@ -390,7 +390,7 @@ impl Checker<'_> {
             }
         }
         if old.op == Op::Macro(Macro::Call) {
-            for r in ori::abi::clobbered_by(self.before, old) {
+            for r in ori::abi::clobbered_by(self.before, old).iter() {
                 self.write(state, Place::Reg(r), Fact::plain(Root::Fixed(r)));
             }
         }

@@ -7,11 +7,12 @@
 //! the first 32.
 
 use super::Limits;
-use super::busy::{Busy, Set, Slots};
+use super::busy::{Busy, Slots};
 use super::intervals::{Held, Intervals};
 use super::webs::{Place, Web, WebData, Webs};
 use crate::liveness::Segment;
 use cranelift_entity::SecondaryMap;
+use ori::registers::{FILES, Set};
 use ori::{Function, Keeps};
 use sass::{Reg, RegFile};
 use smallvec::SmallVec;
@@ -19,12 +20,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// What holds the registers of a file: of each the intervals, their starts ascending (start, end, owner; `None` is a fixed use).
-struct Owners(Vec<Vec<(u32, u32, Option<Web>)>>);
+/// What holds the registers of a file: of each the intervals, their starts ascending (start, end, owner).
+struct Owners(Vec<Vec<(u32, u32, Web)>>);
 
 impl Owners {
     /// Owners of what register `r` holds in `at`.
-    fn conflicts(&self, r: usize, at: Segment) -> impl Iterator<Item = Option<Web>> + '_ {
+    fn conflicts(&self, r: usize, at: Segment) -> impl Iterator<Item = Web> + '_ {
         let held = &self.0[r];
         let behind = held.partition_point(|(start, ..)| *start < at.end);
         let overlapping = held[..behind].iter().rev().take_while(move |(_, end, _)| *end > at.start);
@@ -33,18 +34,15 @@ impl Owners {
 
     fn occupy(&mut self, r: usize, at: Segment, w: Web) {
         let place = self.0[r].partition_point(|(start, ..)| *start < at.start);
-        self.0[r].insert(place, (at.start, at.end, Some(w)));
+        self.0[r].insert(place, (at.start, at.end, w));
     }
 
     fn vacate(&mut self, r: usize, at: Segment, w: Web) {
         let from = self.0[r].partition_point(|(start, ..)| *start < at.start);
-        let place = self.0[r][from..].iter().position(|(.., owner)| *owner == Some(w));
+        let place = self.0[r][from..].iter().position(|(.., owner)| *owner == w);
         self.0[r].remove(from + place.expect("what is held"));
     }
 }
-
-/// The files that are allocated, in the order of [`RegFile`].
-pub const FILES: [RegFile; 5] = [RegFile::R, RegFile::P, RegFile::UR, RegFile::UP, RegFile::B];
 
 /// How many registers of each file, from 0 on, are given out in turn.
 pub type Windows = [u8; 5];
@@ -89,18 +87,31 @@ impl Order {
 /// Wider frames are not negotiated for.
 const WIDE: usize = 16;
 
+/// What all colourings of a function's webs begin with.
+pub struct Ground<'a> {
+    webs: &'a Webs,
+    limits: Limits,
+    slots: Slots,
+    /// Where registers are taken whatever webs have.
+    taken: [Busy; 5],
+    copied: Neighbours,
+    replaced: Neighbours,
+    wishes: SecondaryMap<Web, SmallVec<[u8; 2]>>,
+    /// Uses per point.
+    density: SecondaryMap<Web, f32>,
+    /// Whether registers that callees keep have to be saved, and where uniform registers begin then.
+    called: Option<u8>,
+}
+
 /// Registers of all webs.
-pub struct Coloring {
+pub struct Coloring<'a> {
+    ground: &'a Ground<'a>,
     /// First register of each web's frame.
     pub reg: SecondaryMap<Web, Option<u8>>,
     busy: [Busy; 5],
-    slots: Slots,
     /// Of the files in which something had to make room.
     owners: [Option<Owners>; 5],
-    limits: Limits,
     windows: Windows,
-    /// Whether registers that callees keep have to be saved, and where uniform registers begin then.
-    called: Option<u8>,
     /// Where the search in each window begins.
     next: Windows,
     /// Registers of each file up to the highest that is used.
@@ -134,66 +145,75 @@ fn density(w: &WebData, pinned: bool) -> f32 {
     w.weight / w.length().max(1) as f32
 }
 
-impl Coloring {
-    /// Colours all webs; `pinned` webs are never evicted. `called` is what [`uniform_limit`] says: registers that callees keep cost a
-    /// store and a load in such functions.
-    ///
-    /// # Errors
-    /// The webs for which there was no room.
-    pub fn new(
-        webs: &Webs,
+impl Ground<'_> {
+    /// For these webs, of which the `pinned` ones are never evicted. `called` is what [`uniform_limit`] says: registers that callees keep
+    /// cost a store and a load in such functions.
+    pub fn new<'a>(
+        webs: &'a Webs,
         limits: &Limits,
-        windows: Windows,
         called: Option<u8>,
-        order: Order,
         pinned: impl Fn(&WebData) -> bool,
-    ) -> Result<Coloring, Vec<Web>> {
+    ) -> Ground<'a> {
         let held = || webs.webs.values().flat_map(|d| d.lanes.iter().flat_map(Intervals::iter).map(|h| h.at));
-        let slots = Slots::new(held().chain(webs.fixed.iter().map(|(_, at)| *at)));
-        let mut c = Coloring {
-            reg: SecondaryMap::new(),
-            busy: FILES.map(|f| Busy::new(&slots, limits.count(f).into())),
-            slots,
-            owners: [const { None }; 5],
-            limits: *limits,
-            windows,
-            called,
-            next: [0; 5],
-            used: [0; 5],
-        };
-        for (reg, at) in &webs.fixed {
-            if reg.index < limits.count(reg.file) {
-                c.busy[reg.file as usize].occupy(&c.slots, reg.index, *at);
+        let fixed = webs.fixed.iter().map(|(_, at)| *at).chain(webs.taken.iter().map(|(at, _)| *at));
+        let slots = Slots::new(held().chain(fixed));
+        let mut taken = FILES.map(|f| Busy::new(&slots, limits.count(f).into()));
+        for (reg, at) in webs.fixed.iter().filter(|(reg, _)| reg.index < limits.count(reg.file)) {
+            taken[reg.file as usize].occupy(&slots, reg.index, *at);
+        }
+        for (at, all) in &webs.taken {
+            for file in FILES {
+                let all = all.of(file).among(&Set::of(0..limits.count(file).into()));
+                if !all.is_empty() {
+                    taken[file as usize].take(&slots, &all, *at);
+                }
             }
         }
-        let mut weight: SecondaryMap<Web, f32> = SecondaryMap::new();
-        let (copied, replaced) = (Neighbours::of(&webs.copies), Neighbours::of(&webs.replaced));
         let mut wishes: SecondaryMap<Web, SmallVec<[u8; 2]>> = SecondaryMap::new();
         for ((w, offset), reg) in &webs.wishes {
             wishes[*w].extend(reg.index.checked_sub(*offset));
         }
+        // Where products of warp groups are, what takes an accumulator's register would have all of it stored and brought back.
+        let groups = webs.webs.values().any(|d| d.lowest != 0);
+        let mut weight: SecondaryMap<Web, f32> = SecondaryMap::with_capacity(webs.webs.len());
+        for (w, d) in webs.webs.iter().filter(|(_, d)| !d.members.is_empty()) {
+            weight[w] = density(d, pinned(d)) * if groups { d.lanes.len() as f32 } else { 1.0 };
+        }
+        let (copied, replaced) = (Neighbours::of(&webs.copies), Neighbours::of(&webs.replaced));
+        Ground { webs, limits: *limits, slots, taken, copied, replaced, wishes, density: weight, called }
+    }
+}
+
+impl<'a> Coloring<'a> {
+    /// Colours all webs.
+    ///
+    /// # Errors
+    /// The webs for which there was no room.
+    pub fn new(ground: &'a Ground<'a>, windows: Windows, order: Order) -> Result<Coloring<'a>, Vec<Web>> {
+        let webs = ground.webs;
+        let mut c = Coloring {
+            ground,
+            reg: SecondaryMap::with_capacity(webs.webs.len()),
+            busy: ground.taken.clone(),
+            owners: [const { None }; 5],
+            windows,
+            next: [0; 5],
+            used: [0; 5],
+        };
         let rank = |d: &WebData| match order {
             Order::Width | Order::Negotiated(_) => (d.confined, d.size() as u64),
             Order::Area => (d.confined, d.length()),
             Order::NegotiatedInTurn(_) => (d.confined, u64::from(u32::MAX - d.start())),
         };
         let mut queue = BinaryHeap::new();
-        // Where products of warp groups are, what takes an accumulator's register would have all of it stored and brought back.
-        let groups = webs.webs.values().any(|d| d.lowest != 0);
-        for (w, d) in webs.webs.iter() {
-            if !d.members.is_empty() {
-                weight[w] = density(d, pinned(d));
-                if groups {
-                    weight[w] *= d.lanes.len() as f32;
-                }
-                let start = d.start();
-                queue.push((rank(d), Reverse((start, w))));
-            }
+        for (w, d) in webs.webs.iter().filter(|(_, d)| !d.members.is_empty()) {
+            queue.push((rank(d), Reverse((d.start(), w))));
         }
         let mut failed = Vec::new();
         let mut evictions = 0usize;
         let size = |w: Web| webs.webs[w].lanes.len() as f32;
         let patience = order.patience();
+        let mut weight = ground.density.clone();
         if patience.is_some() {
             webs.webs.keys().for_each(|w| weight[w] = size(w));
         }
@@ -203,11 +223,11 @@ impl Coloring {
         while let Some((_, Reverse((_, w)))) = queue.pop() {
             let d = &webs.webs[w];
             let beside = |n: &'_ Neighbours| -> SmallVec<[u8; 4]> { n.registers(w, &c.reg).collect() };
-            let mut hints = beside(&copied);
-            hints.extend(wishes[w].iter().copied());
+            let mut hints = beside(&ground.copied);
+            hints.extend(ground.wishes[w].iter().copied());
             // What is given out in turn is to be another register than what it takes the place of, among uniform ones.
             if d.file != RegFile::UR || c.windows[RegFile::UR as usize] == 0 {
-                hints.extend(beside(&replaced));
+                hints.extend(beside(&ground.replaced));
             }
             if let Some(r) = c.free_frame(d, &hints) {
                 c.occupy(w, d, r);
@@ -219,7 +239,7 @@ impl Coloring {
             let limit = if patience.is_some() { f32::INFINITY } else { weight[w] };
             // Accumulators of warp groups have no place but theirs.
             let may = evictions < most && (patience.is_none() || d.lanes.len() <= WIDE);
-            let victims = may.then(|| c.cheapest_frame(webs, d, limit, &weight)).flatten();
+            let victims = may.then(|| c.cheapest_frame(d, limit, &weight)).flatten();
             let Some((r, victims)) = victims else {
                 failed.push(w);
                 // Whatever else fails, another order says what leaves its register.
@@ -244,9 +264,9 @@ impl Coloring {
 
     /// A register of `file` that is free over `at`, below those already in use.
     pub fn scratch(&self, file: RegFile, at: Segment) -> Option<Reg> {
-        let below = usize::from(self.used[file as usize]).min(self.limits.count(file).into());
-        let free = Set::of(0..below).without(&self.busy[file as usize].during(&self.slots, at));
-        free.iter().map(|index| Reg { file, index }).find(|r| !self.limits.reserved(*r))
+        let below = usize::from(self.used[file as usize]).min(self.ground.limits.count(file).into());
+        let free = Set::of(0..below).without(&self.busy[file as usize].during(&self.ground.slots, at));
+        free.iter().map(|index| Reg { file, index }).find(|r| !self.ground.limits.reserved(*r))
     }
 
     fn touch(&mut self, file: RegFile, index: u8) {
@@ -256,11 +276,12 @@ impl Coloring {
 
     /// Where frame `d` may begin, whatever holds the registers.
     fn starts(&self, d: &WebData) -> Set {
-        let count = usize::from(self.limits.count(d.file));
+        let count = usize::from(self.ground.limits.count(d.file));
         let Some(last) = count.checked_sub(d.lanes.len()) else { return Set::default() };
         let all = Set::of(d.lowest.into()..last + 1).among(&Set::multiples(d.align));
         let mut taken = Set::default();
-        let reserved = (0..count).filter(|n| self.limits.reserved(Reg { file: d.file, index: *n as u8 }));
+        let reserved =
+            (0..count).filter(|n| self.ground.limits.reserved(Reg { file: d.file, index: *n as u8 }));
         for r in reserved {
             taken.add(&Set::of((r + 1).saturating_sub(d.lanes.len())..r + 1));
         }
@@ -268,13 +289,8 @@ impl Coloring {
     }
 
     fn free_frame(&mut self, d: &WebData, hints: &[u8]) -> Option<u8> {
-        let mut free = self.starts(d);
-        for (k, lane) in d.lanes.iter().enumerate() {
-            let mut busy = Set::default();
-            lane.iter().for_each(|h| busy.add(&self.busy[d.file as usize].during(&self.slots, h.at)));
-            free = free.without(&busy.down(k));
-            free.first()?;
-        }
+        let free = self.free_starts(d, &self.busy[d.file as usize]);
+        free.first()?;
         if let Some(r) = hints.iter().copied().find(|r| free.contains(*r)) {
             return Some(r);
         }
@@ -287,17 +303,18 @@ impl Coloring {
             return Some(r);
         }
         // Kernels have theirs from the lower end.
-        if let (Some(limit), RegFile::UR) = (self.called, d.file)
+        if let (Some(limit), RegFile::UR) = (self.ground.called, d.file)
             && let Some(r) = free.among(&Set::of(inside..limit.into())).last()
         {
             return Some(r);
         }
         let above = free.among(&Set::of(inside..Reg::ZERO.into()));
-        if self.called.is_some() && d.file == RegFile::R {
+        if self.ground.called.is_some() && d.file == RegFile::R {
             let cheap = |r: &u8| {
                 let last = usize::from(*r) + d.lanes.len();
                 last <= ori::abi::SHARED_REGISTERS.into()
-                    && (usize::from(*r)..last).all(|n| !self.limits.convention.is_preserved(Reg::r(n as u8)))
+                    && (usize::from(*r)..last)
+                        .all(|n| !self.ground.limits.convention.is_preserved(Reg::r(n as u8)))
             };
             if let Some(r) = above.iter().find(cheap) {
                 return Some(r);
@@ -307,19 +324,14 @@ impl Coloring {
     }
 
     /// What holds the registers of a file: it is kept from the first time on that something has to make room there.
-    fn owners(&mut self, file: RegFile, webs: &Webs) -> &Owners {
-        let count = usize::from(self.limits.count(file));
+    fn owners(&mut self, file: RegFile) -> &Owners {
+        let Ground { webs, limits, .. } = self.ground;
         self.owners[file as usize].get_or_insert_with(|| {
-            let mut held = vec![Vec::new(); count];
-            for (reg, at) in
-                webs.fixed.iter().filter(|(reg, _)| reg.file == file && usize::from(reg.index) < count)
-            {
-                held[usize::from(reg.index)].push((at.start, at.end, None));
-            }
+            let mut held = vec![Vec::new(); limits.count(file).into()];
             for (w, d) in webs.webs.iter().filter(|(_, d)| d.file == file) {
                 let Some(r) = self.reg[w] else { continue };
                 for (k, lane) in d.lanes.iter().enumerate() {
-                    held[usize::from(r) + k].extend(lane.iter().map(|h| (h.at.start, h.at.end, Some(w))));
+                    held[usize::from(r) + k].extend(lane.iter().map(|h| (h.at.start, h.at.end, w)));
                 }
             }
             held.iter_mut().for_each(|list| list.sort_unstable_by_key(|(start, end, _)| (*start, *end)));
@@ -327,31 +339,40 @@ impl Coloring {
         })
     }
 
+    /// Where frame `d` may begin in `busy`.
+    fn free_starts(&self, d: &WebData, busy: &Busy) -> Set {
+        let mut free = self.starts(d);
+        for (k, lane) in d.lanes.iter().enumerate() {
+            let mut taken = Set::default();
+            lane.iter().for_each(|h| taken.add(&busy.during(&self.ground.slots, h.at)));
+            free = free.without(&taken.down(k));
+            if free.is_empty() {
+                break;
+            }
+        }
+        free
+    }
+
     /// The frame whose owners are together lightest, if they are lighter than `limit`.
     fn cheapest_frame(
         &mut self,
-        webs: &Webs,
         d: &WebData,
         limit: f32,
         weight: &SecondaryMap<Web, f32>,
     ) -> Option<(u8, SmallVec<[Web; 4]>)> {
         let mut best: Option<(f32, u8, SmallVec<[Web; 4]>)> = None;
-        let starts = self.starts(d);
-        let owners = self.owners(d.file, webs);
+        let starts = self.free_starts(d, &self.ground.taken[d.file as usize]);
+        let owners = self.owners(d.file);
         for r in starts.iter() {
             let mut victims: SmallVec<[Web; 4]> = SmallVec::new();
             let mut total = 0.0;
             let lanes = d.lanes.iter().enumerate().flat_map(|(k, lane)| {
                 lane.iter().flat_map(move |h| owners.conflicts(usize::from(r) + k, h.at))
             });
-            for owner in lanes {
-                match owner {
-                    None => total = f32::INFINITY,
-                    Some(w) if !victims.contains(&w) => {
-                        total += weight[w];
-                        victims.push(w);
-                    }
-                    Some(_) => {}
+            for w in lanes {
+                if !victims.contains(&w) {
+                    total += weight[w];
+                    victims.push(w);
                 }
                 if total >= limit || best.as_ref().is_some_and(|b| total >= b.0) {
                     total = f32::INFINITY;
@@ -370,7 +391,7 @@ impl Coloring {
         let (busy, owners) = (&mut self.busy[d.file as usize], &mut self.owners[d.file as usize]);
         for (lane, r) in d.lanes.iter().zip(r..) {
             for Held { at, .. } in lane.iter() {
-                busy.occupy(&self.slots, r, *at);
+                busy.occupy(&self.ground.slots, r, *at);
                 if let Some(owners) = owners {
                     owners.occupy(r.into(), *at, w);
                 }
@@ -384,7 +405,7 @@ impl Coloring {
         let (busy, owners) = (&mut self.busy[d.file as usize], &mut self.owners[d.file as usize]);
         for (lane, r) in d.lanes.iter().zip(r..) {
             for Held { at, .. } in lane.iter() {
-                busy.vacate(&self.slots, r, *at);
+                busy.vacate(&self.ground.slots, r, *at);
                 if let Some(owners) = owners {
                     owners.vacate(r.into(), *at, w);
                 }

@@ -6,9 +6,9 @@
 //! A value is stored where it is defined, or wherever it leaves its register for the first time on a way, whichever is executed less
 //! often. Its slot then holds it as long as it lives. A parameter of a loop that is not in a register changes in memory.
 
-use super::room::Room;
+use super::room::{self, Room};
 use super::spill::is_constant;
-use crate::liveness::Ranges;
+use crate::liveness::{Ranges, destroyed};
 use cranelift_entity::SecondaryMap;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
@@ -352,17 +352,23 @@ impl<'f> Walk<'f> {
             done: SecondaryMap::new(),
         };
         let mut change = vec![0i32; points + 1];
-        for (l, segments) in intervals.iter().enumerate() {
-            let general = match lanes.owner(l as u32) {
+        for (l, segments) in intervals.iter() {
+            let general = match lanes.owner(l) {
                 Some((v, _)) => is_general(func, v),
-                None => l as u32 >= lanes.phys(Reg::r(0)) && (l as u32) < lanes.phys(Reg::r(0)) + room.limit,
+                None => l >= lanes.phys(Reg::r(0)) && l < lanes.phys(Reg::r(0)) + room.limit,
             };
             for s in segments.iter().filter(|_| general) {
-                walk.events[s.start as usize].push((l as u32, true));
-                walk.events[s.end as usize].push((l as u32, false));
+                walk.events[s.start as usize].push((l, true));
+                walk.events[s.end as usize].push((l, false));
                 change[s.start as usize] += 1;
                 change[s.end as usize] -= 1;
             }
+        }
+        for (point, all) in &ranges.destroyed {
+            let lost = room::below(all.of(RegFile::R), room.limit) as i32;
+            walk.extra.insert(*point, lost);
+            change[*point as usize] += lost;
+            change[*point as usize + 1] -= lost;
         }
         let mut now = 0;
         let mut total = vec![0i32; points + 1];
@@ -394,10 +400,9 @@ impl<'f> Walk<'f> {
                         }
                     }
                 });
-                if d.op == Op::Macro(Macro::Call) {
-                    let lost = |r: &Reg| r.file == RegFile::R && u32::from(r.index) < room.at(b);
-                    let lost = ori::abi::clobbered_by(func, d).filter(lost).count();
-                    walk.extra.insert(2 * n.inst[i] + 1, lost as i32);
+                if let Some(all) = destroyed(func, d) {
+                    let lost = room::below(all.of(RegFile::R), room.at(b));
+                    *walk.extra.entry(2 * n.inst[i] + 1).or_default() += lost as i32;
                 } else if !d.kept.is_empty() {
                     walk.extra.insert(2 * n.inst[i], width);
                 }

@@ -324,9 +324,8 @@ fn allocate_prepared(
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
         let called = color::uniform_limit(func);
-        let color = |w: color::Windows, order: Order| {
-            color::Coloring::new(&webs, limits, w, called, order, all_pinned)
-        };
+        let ground = color::Ground::new(&webs, limits, called, all_pinned);
+        let color = |w: color::Windows, order: Order| color::Coloring::new(&ground, w, order);
         let mut colors = color([0; 5], Order::Width);
         let mut least = usize::MAX;
         for order in [Order::Area, Order::NegotiatedInTurn(PATIENCE_IN_TURN), Order::Negotiated(PATIENCE)] {
@@ -489,10 +488,7 @@ fn stats(func: &Allocated, cfg: &Cfg, spiller: &Spiller) -> Stats {
     for &b in &cfg.rpo {
         for &i in &func.blocks[b].insts {
             crate::liveness::for_each_use(func, &func.insts[i], &mut note);
-            let d = &func.insts[i];
-            if d.op != ori::Op::Macro(ori::Macro::Call) {
-                crate::liveness::for_each_def(func, d, &mut note);
-            }
+            crate::liveness::for_each_def(func, &func.insts[i], &mut note);
         }
         if let Some(r) = func.blocks[b].term.used_name() {
             note(r, if matches!(func.blocks[b].term, ori::Terminator::Return(_)) { 2 } else { 1 });

@@ -2,6 +2,7 @@
 
 use crate::pool::Grants;
 use ori::Block;
+use ori::registers::Set;
 use sass::RegFile;
 
 /// A warp that can name fewer registers than this holds few.
@@ -31,4 +32,9 @@ impl Room<'_> {
     pub fn of(self, file: RegFile) -> Self {
         Room { grants: self.grants.filter(|_| file == RegFile::R), ..self }
     }
+}
+
+/// How many of some registers are below `limit`.
+pub fn below(registers: &Set, limit: u32) -> u32 {
+    registers.among(&Set::of(0..limit as usize)).count()
 }

@@ -3,11 +3,11 @@
 
 mod pressure;
 
-use super::room::Room;
+use super::room::{self, Room};
 use super::slots::{self, Slot};
 use super::sources::{Source, sources};
 use super::{farthest, split};
-use crate::liveness::{Lanes, Liveness, Ranges, Spread, values_read};
+use crate::liveness::{Ranges, Spread, destroyed, values_read};
 use crate::waits::lets_others_run;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
@@ -100,13 +100,12 @@ impl Spiller {
             && forced.is_empty()
             && !chosen.is_clear()
             && 2 * most_needed(func, cfg, file, room, known, false) <= room.limit;
-        let any = !chosen.is_clear();
-        if any {
-            *ranges = None;
+        let known = ranges.take_if(|_| !chosen.is_clear());
+        if let Some(known) = &known {
             self.keep(func);
-            self.rewrite(func, cfg, &chosen);
+            self.rewrite(func, cfg, &chosen, known);
         }
-        any
+        known.is_some()
     }
 
     /// Remembers the function as it is before it is changed for the first time.
@@ -171,7 +170,7 @@ impl Spiller {
         ranges: &Ranges,
         chosen: &mut FixedBitSet,
     ) {
-        let Ranges { lanes, live, numbering: n, intervals, depth } = ranges;
+        let Ranges { lanes, live, numbering: n, intervals, depth, .. } = ranges;
 
         let mut cost: SecondaryMap<Value, f32> = SecondaryMap::new();
         let mut uses: Vec<SmallVec<[(Value, i32); 2]>> = vec![SmallVec::new(); 2 * n.at.len() + 2];
@@ -192,10 +191,9 @@ impl Spiller {
             for &i in &func.blocks[b].insts {
                 let d = &func.insts[i];
                 let at = 2 * n.inst[i] as usize;
-                if d.op == Op::Macro(Macro::Call) {
-                    // What lives across a call needs registers that the callee keeps.
-                    let lost = |r: &sass::Reg| r.file == file && u32::from(r.index) < limit;
-                    extra[at + 1] += ori::abi::clobbered_by(func, d).filter(lost).count() as i32;
+                // What lives across a call needs registers that the callee keeps.
+                if let Some(all) = destroyed(func, d) {
+                    extra[at + 1] += room::below(all.of(file), limit) as i32;
                 }
                 d.for_each_use(|name| {
                     if let Some(v) = name.value().filter(of_file) {
@@ -263,14 +261,14 @@ impl Spiller {
         for (v, d) in func.values.iter().filter(|(_, d)| d.file == file) {
             for i in 0..d.width {
                 let l = lanes.lane(v, i);
-                let lane = &intervals[l as usize];
+                let lane = intervals.of(l);
                 let widened = match (lane.first(), lane.last()) {
                     (Some(first), Some(last)) if matches!(file, RegFile::UR | RegFile::UP) => {
                         spread.widened(*first, *last)
                     }
                     _ => None,
                 };
-                for s in widened.as_ref().map_or(lane.as_slice(), std::slice::from_ref) {
+                for s in widened.as_ref().map_or(lane, std::slice::from_ref) {
                     starts.push((s.start, s.end, l));
                     length[v] += s.end - s.start;
                 }
@@ -385,10 +383,9 @@ impl Spiller {
     }
 
     /// Replaces every use and definition of the chosen values.
-    fn rewrite(&mut self, func: &mut Function, cfg: &Cfg, chosen: &FixedBitSet) {
+    fn rewrite(&mut self, func: &mut Function, cfg: &Cfg, chosen: &FixedBitSet, ranges: &Ranges) {
         let mut homes: FxHashMap<Value, Home> = FxHashMap::default();
-        let lanes = Lanes::new(func);
-        let live = Liveness::new(func, cfg, &lanes);
+        let Ranges { lanes, live, .. } = ranges;
         let old_params: SecondaryMap<Block, SmallVec<[Value; 4]>> = {
             let mut m = SecondaryMap::new();
             func.blocks.iter().for_each(|(b, d)| m[b] = d.params.clone());

@@ -86,7 +86,7 @@ impl Classes<'_> {
     }
 
     fn segments(&self, v: Value) -> impl Iterator<Item = &Segment> {
-        self.ranges.lanes.all(v).flat_map(|l| &self.ranges.intervals[l as usize])
+        self.ranges.lanes.all(v).flat_map(|l| self.ranges.intervals.of(l))
     }
 
     fn covers(&self, v: Value, point: u32) -> bool {

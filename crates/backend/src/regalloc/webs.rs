@@ -13,6 +13,7 @@ use crate::together::barrier_left;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
+use ori::registers::{FILES, Registers, Set};
 use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Operands, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mods, Reg, RegFile, RegOp, Unit, Width, latency};
@@ -74,8 +75,9 @@ pub struct Webs {
     pub webs: PrimaryMap<Web, WebData>,
     /// Web and offset of each value that has registers.
     pub home: SecondaryMap<Value, Option<(Web, u8)>>,
-    /// Intervals in which physical registers are taken: the function names them, or the warp does not hold them.
+    /// Intervals in which physical registers are taken: the function names them, calls destroy them, or the warp does not hold them.
     pub fixed: Vec<(Reg, Segment)>,
+    pub taken: Vec<(Segment, Registers)>,
     /// Copies between different webs: (web, offset) of both sides and weight, heaviest first.
     pub copies: Vec<(Place, Place)>,
     /// Results that would best be in the registers of sources of their instructions ([`replaced_sources`]).
@@ -297,7 +299,7 @@ impl Webs {
         joint: &FixedBitSet,
         grants: Option<&Grants>,
     ) -> Webs {
-        let Ranges { lanes, numbering, intervals, depth, .. } = ranges;
+        let Ranges { lanes, numbering, intervals, destroyed, depth, .. } = ranges;
         let block_weight = |b: Block| 10f32.powi(depth[b].min(8) as i32);
 
         // Value numbers, uses, and copies, in one walk in dominance order.
@@ -365,6 +367,7 @@ impl Webs {
             webs: PrimaryMap::new(),
             home: SecondaryMap::new(),
             fixed: Vec::new(),
+            taken: destroyed.iter().map(|(at, all)| (Segment { start: *at, end: at + 1 }, *all)).collect(),
             copies: Vec::new(),
             replaced: Vec::new(),
             wishes: Vec::new(),
@@ -372,8 +375,8 @@ impl Webs {
         };
         for (v, d) in func.values.iter() {
             let held = |i: u8| -> Intervals {
-                let l = lanes.lane(v, i) as usize;
-                intervals[l].iter().map(|s| Held { at: *s, number: number[l] }).collect()
+                let l = lanes.lane(v, i);
+                intervals.of(l).iter().map(|s| Held { at: *s, number: number[l as usize] }).collect()
             };
             let frame: SmallVec<[Intervals; 1]> = (0..d.width).map(held).collect();
             if frame.iter().all(Intervals::is_empty) {
@@ -391,13 +394,8 @@ impl Webs {
             });
             out.home[v] = Some((web, 0));
         }
-        for l in 0..lanes.count() as u32 {
-            if lanes.owner(l).is_none() {
-                let l0 = l - (lanes.count() as u32 - 5 * 256);
-                let file = [RegFile::R, RegFile::P, RegFile::UR, RegFile::UP, RegFile::B][l0 as usize / 256];
-                let reg = Reg { file, index: (l0 % 256) as u8 };
-                out.fixed.extend(intervals[l as usize].iter().map(|s| (reg, *s)));
-            }
+        for r in FILES.into_iter().flat_map(|file| (0..=u8::MAX).map(move |index| Reg { file, index })) {
+            out.fixed.extend(intervals.of(lanes.phys(r)).iter().map(|s| (r, *s)));
         }
         if let Some(grants) = grants {
             out.keep_within(grants, cfg);
@@ -458,34 +456,14 @@ impl Webs {
     /// Takes the registers that the warp does not hold in a block.
     fn keep_within(&mut self, grants: &Grants, cfg: &Cfg) {
         let n = &self.numbering;
-        let blocks = cfg.rpo.iter().map(|b| (grants.named(*b), 2 * n.entry[*b], 2 * n.term[*b] + 2));
-        let mut taken: Vec<Vec<Segment>> = vec![Vec::new(); Reg::ZERO.into()];
-        for (named, start, end) in blocks.clone() {
-            (named..Reg::ZERO).for_each(|r| taken[usize::from(r)].push(Segment { start, end }));
-        }
-        self.fixed.retain(|(reg, at)| {
-            let general = reg.file == RegFile::R;
-            if general {
-                taken[usize::from(reg.index)].push(*at);
-            }
-            !general
-        });
-        for (r, mut segments) in (0..Reg::ZERO).zip(taken) {
-            segments.sort_unstable_by_key(|s| s.start);
-            let mut last: Option<Segment> = None;
-            for s in segments {
-                last = Some(match last {
-                    Some(l) if s.start <= l.end => Segment { end: l.end.max(s.end), ..l },
-                    l => {
-                        self.fixed.extend(l.map(|l| (Reg::r(r), l)));
-                        s
-                    }
-                });
-            }
-            self.fixed.extend(last.map(|l| (Reg::r(r), l)));
-        }
-        let few: Vec<Segment> =
-            blocks.filter(|(named, ..)| *named < FEW).map(|(_, start, end)| Segment { start, end }).collect();
+        let at = |b: Block| Segment { start: 2 * n.entry[b], end: 2 * n.term[b] + 2 };
+        let blocks = cfg.rpo.iter().map(|b| (grants.named(*b), at(*b)));
+        self.taken.extend(blocks.clone().map(|(named, at)| {
+            let mut all = Registers::default();
+            *all.of_mut(RegFile::R) = Set::of(named.into()..Reg::ZERO.into());
+            (at, all)
+        }));
+        let few: Vec<Segment> = blocks.filter(|(named, _)| *named < FEW).map(|(_, at)| at).collect();
         for d in self.webs.values_mut().filter(|d| d.file == RegFile::R) {
             let inside = |h: &Held| {
                 let at = few.partition_point(|s| s.end <= h.at.start);
@@ -515,10 +493,9 @@ impl Webs {
     /// function, which has the same registers. (Where a function calls others itself, they take all of them anyway.)
     fn keep_short(&mut self, func: &Function) {
         if super::color::uniform_limit(func).is_some() && func.callees.is_empty() {
-            let start = Segment { start: 0, end: 1 };
-            let all =
-                (0..u8::MAX).flat_map(|index| [RegFile::UR, RegFile::UP].map(|file| Reg { file, index }));
-            self.fixed.extend(all.map(|r| (r, start)));
+            let mut all = Registers::default();
+            [RegFile::UR, RegFile::UP].iter().for_each(|f| *all.of_mut(*f) = Set::of(0..Reg::ZERO.into()));
+            self.taken.push((Segment { start: 0, end: 1 }, all));
         }
     }
 

@@ -63,7 +63,7 @@ fn sources_live(func: &Function, d: &InstData, ranges: &Ranges, point: u32) -> b
     let mut all = true;
     d.for_each_use(|name| {
         ranges.lanes.of(func, name, 1, |lane| {
-            let lives = &ranges.intervals[lane as usize];
+            let lives = ranges.intervals.of(lane);
             let after = lives.partition_point(|s| s.end <= point);
             all &= lives.get(after).is_some_and(|s| s.start <= point);
         });

@@ -1,9 +1,9 @@
 //! How many registers are needed at once.
 
-use super::Room;
-use crate::liveness::{Ranges, Spread};
+use super::{Room, room};
+use crate::liveness::{Ranges, Spread, destroyed};
 use ori::cfg::Cfg;
-use ori::{Block, Function, Macro, Op};
+use ori::{Block, Function};
 use sass::RegFile;
 use smallvec::SmallVec;
 
@@ -23,12 +23,12 @@ pub(super) fn most_needed(
     let mut change = vec![0i32; 2 * n.at.len() + 3];
     for (v, d) in func.values.iter().filter(|(_, d)| d.file == file) {
         for i in 0..d.width {
-            let lane = &intervals[lanes.lane(v, i) as usize];
+            let lane = intervals.of(lanes.lane(v, i));
             let widened = match (lane.first(), lane.last(), &spread) {
                 (Some(first), Some(last), Some(spread)) => spread.widened(*first, *last),
                 _ => None,
             };
-            for s in widened.as_ref().map_or(lane.as_slice(), std::slice::from_ref) {
+            for s in widened.as_ref().map_or(lane, std::slice::from_ref) {
                 change[s.start as usize] += 1;
                 change[s.end as usize] -= 1;
             }
@@ -44,9 +44,8 @@ pub(super) fn most_needed(
         extra(start, (end - start) as usize, (room.limit - limit) as usize);
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
-            if d.op == Op::Macro(Macro::Call) {
-                let lost = |r: &sass::Reg| calls && r.file == file && u32::from(r.index) < limit;
-                extra(2 * n.inst[i] + 1, 1, ori::abi::clobbered_by(func, d).filter(lost).count());
+            if let Some(all) = destroyed(func, d).filter(|_| calls) {
+                extra(2 * n.inst[i] + 1, 1, room::below(all.of(file), limit) as usize);
             } else if !d.kept.is_empty() {
                 d.for_each_def(|name| {
                     if let Some(v) = name.value().filter(|v| func.values[*v].file == file) {
