@@ -6,10 +6,13 @@
 //! A value is stored where it is defined, or wherever it leaves its register for the first time on a way, whichever is executed less
 //! often. Its slot then holds it as long as it lives. A parameter of a loop that is not in a register changes in memory.
 
+mod distances;
+
 use super::room::{self, Room};
 use super::spill::is_constant;
 use crate::liveness::{Ranges, destroyed};
 use cranelift_entity::SecondaryMap;
+use distances::{Distances, Table, among};
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
 use ori::{Block, Function, Inst, Macro, Name, Op, Value};
@@ -17,12 +20,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Reg, RegFile};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a use behind the end of a loop is, beside those in it.
 const BEHIND_LOOP: u32 = 100_000;
-/// Sweeps after which distances are good enough.
-const SWEEPS: usize = 8;
 /// The most entries of distances that are kept; functions with more are spilled in simpler ways.
 const MOST_ENTRIES: usize = 4_000_000;
 
@@ -65,8 +65,8 @@ pub(super) struct Plan {
     pub stores: FxHashMap<Inst, SmallVec<[Value; 2]>>,
     pub stores_at_start: SecondaryMap<Block, Vec<Value>>,
     pub stores_at_term: SecondaryMap<Block, Vec<Value>>,
-    /// What was stored on every way to the end of a block.
-    stored: SecondaryMap<Block, FxHashSet<Value>>,
+    /// What was stored on every way to the end of a block, ascending.
+    stored: SecondaryMap<Block, Vec<Value>>,
 }
 
 /// Plans what is in the general registers that there is `room` for; nothing for functions that are too large for that, or have cycles with
@@ -82,7 +82,7 @@ pub(super) fn plan(func: &Function, cfg: &Cfg, room: Room<'_>, ranges: &Ranges) 
     cfg.rpo.iter().for_each(|b| walk.block(*b));
     let mut plan = walk.plan;
     for &b in &cfg.rpo {
-        plan.leave(func, ranges, b);
+        plan.leave(func, &distances, b);
         plan.pass(func, b);
     }
     plan.choose_stores(func, cfg, &loops);
@@ -101,16 +101,13 @@ fn frequency(func: &Function, cfg: &Cfg, loops: &LoopForest, b: Block) -> f64 {
 
 impl Plan {
     /// Values that leave their registers between a block and those that follow.
-    fn leave(&mut self, func: &Function, ranges: &Ranges, b: Block) {
+    fn leave(&mut self, func: &Function, distances: &Distances, b: Block) {
         let mut left: Vec<Value> = Vec::new();
         for t in func.blocks[b].term.targets() {
-            let entry = &self.entry[t.block];
-            let gone = self.exit[b].iter().filter(|v| {
-                entry.binary_search(v).is_err() && ranges.live.is_live_in(t.block, ranges.lanes.all(**v))
-            });
-            left.extend(gone);
+            let (mut stays, mut lives) = (among(&self.entry[t.block]), among(distances.live_in(t.block)));
+            left.extend(self.exit[b].iter().filter(|v| !stays(**v) && lives(**v)));
         }
-        left.retain(|v| !self.stored[b].contains(v));
+        left.retain(|v| self.stored[b].binary_search(v).is_err());
         left.sort_unstable();
         left.dedup();
         self.stores_at_term[b].extend(left);
@@ -119,7 +116,7 @@ impl Plan {
     /// Whether a value is in its slot where a block ends.
     pub fn is_stored(&self, b: Block, v: Value) -> bool {
         self.at_definition.contains(&v)
-            || self.stored[b].contains(&v)
+            || self.stored[b].binary_search(&v).is_ok()
             || self.exit[b].binary_search(&v).is_err()
     }
 
@@ -184,84 +181,46 @@ fn is_general(func: &Function, v: Value) -> bool {
     func.values[v].file == RegFile::R
 }
 
-/// How many instructions after the start of each block the values that are live there are read first.
-struct Distances {
-    entry: SecondaryMap<Block, FxHashMap<Value, u32>>,
+/// The values that are in registers.
+#[derive(Default)]
+struct Here {
+    all: Vec<Value>,
+    /// One more than where each is in the list.
+    at: SecondaryMap<Value, u32>,
 }
 
-impl Distances {
-    fn new(func: &Function, cfg: &Cfg, loops: &LoopForest, ranges: &Ranges) -> Distances {
-        let mut found = Distances { entry: SecondaryMap::new() };
-        let mut first: SecondaryMap<Block, FxHashMap<Value, u32>> = SecondaryMap::new();
-        for &b in &cfg.rpo {
-            let mut seen = FxHashMap::default();
-            for_each_read(func, b, |v, at| {
-                seen.entry(v).or_insert(at);
-            });
-            first[b] = seen;
-        }
-        for _ in 0..SWEEPS {
-            let mut changed = false;
-            for &b in cfg.rpo.iter().rev() {
-                let length = func.blocks[b].insts.len() as u32 + 1;
-                let behind = found.at_exit(func, loops, b);
-                let mut now: FxHashMap<Value, u32> = FxHashMap::default();
-                let live = ranges.live.live_in[b].iter().filter_map(|l| ranges.lanes.owner(*l)).map(|o| o.0);
-                for v in live.chain(func.blocks[b].params.iter().copied()).filter(|v| is_general(func, *v)) {
-                    let further = || behind.get(&v).map(|d| d.saturating_add(length));
-                    if let Some(d) = first[b].get(&v).copied().or_else(further) {
-                        now.insert(v, d);
-                    }
-                }
-                if now != found.entry[b] {
-                    found.entry[b] = now;
-                    changed = true;
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        found
+impl Here {
+    fn contains(&self, v: Value) -> bool {
+        self.at[v] != 0
     }
 
-    /// From the end of a block on.
-    fn at_exit(&self, func: &Function, loops: &LoopForest, b: Block) -> FxHashMap<Value, u32> {
-        let mut out: FxHashMap<Value, u32> = FxHashMap::default();
-        for t in func.blocks[b].term.targets() {
-            let mut left = 0u32;
-            let mut inside = loops.innermost(b);
-            while let Some(l) = inside.filter(|l| !loops.contains(*l, t.block)) {
-                left = left.saturating_add(BEHIND_LOOP);
-                inside = loops.loops[l].parent.expand();
-            }
-            let params = &func.blocks[t.block].params;
-            for (v, d) in self.entry[t.block].iter().filter(|(v, _)| !params.contains(v)) {
-                let d = d.saturating_add(left);
-                out.entry(*v).and_modify(|known| *known = d.min(*known)).or_insert(d);
-            }
+    fn insert(&mut self, v: Value) -> bool {
+        let new = !self.contains(v);
+        if new {
+            self.all.push(v);
+            self.at[v] = self.all.len() as u32;
         }
-        out
+        new
     }
-}
 
-/// Calls `f` for every general value that a block reads, with the number of the instruction in the block; its terminator is behind the
-/// last.
-fn for_each_read(func: &Function, b: Block, mut f: impl FnMut(Value, u32)) {
-    let block = &func.blocks[b];
-    for (at, i) in block.insts.iter().enumerate() {
-        func.insts[*i].for_each_use(|n| {
-            if let Some(v) = n.value().filter(|v| is_general(func, *v)) {
-                f(v, at as u32);
-            }
-        });
-    }
-    let term = block.insts.len() as u32;
-    let passed = block.term.targets().into_iter().flat_map(|t| t.args.iter().copied());
-    for v in block.term.used_name().and_then(Name::value).into_iter().chain(passed) {
-        if is_general(func, v) {
-            f(v, term);
+    fn remove(&mut self, v: Value) -> bool {
+        let at = std::mem::take(&mut self.at[v]);
+        if at != 0 {
+            self.all.swap_remove(at as usize - 1);
+            self.all.get(at as usize - 1).into_iter().for_each(|moved| self.at[*moved] = at);
         }
+        at != 0
+    }
+
+    fn clear(&mut self) {
+        self.all.drain(..).for_each(|v| self.at[v] = 0);
+    }
+
+    /// In ascending order.
+    fn sorted(&self) -> Vec<Value> {
+        let mut all = self.all.clone();
+        all.sort_unstable();
+        all
     }
 }
 
@@ -282,30 +241,34 @@ struct Walk<'f> {
     /// The most registers of all live values in a block, and in a loop.
     most: SecondaryMap<Block, i32>,
     most_in_loop: FxHashMap<ori::loops::Loop, i32>,
-    /// Starts and ends of lanes, by point.
-    events: Vec<SmallVec<[(u32, bool); 2]>>,
+    /// Starts and ends of lanes, by point, and where those of each begin: the lane's number twice, one more for a start.
+    events: Vec<u32>,
+    first_event: Vec<u32>,
     /// Registers that an instruction needs beyond what is live.
     extra: FxHashMap<u32, i32>,
     /// Lanes of each value that are live now.
     live: SecondaryMap<Value, u8>,
     fixed: i32,
     /// In registers now, and how many those take.
-    here: BTreeSet<Value>,
+    here: Here,
     taken: i32,
+    /// What came to its end lately.
+    ended: Vec<Value>,
     /// Where the block that is walked begins to have each of them, and those that it had: which, from where, and the last that reads it.
-    since: FxHashMap<Value, u32>,
+    since: Table,
     stays: Vec<(Value, u32, u32)>,
     /// Behind which instruction of the block that is walked those stand that take long and were made in it.
     begun: FxHashMap<Value, u32>,
     /// Where those that left it did so last.
     left: FxHashMap<Value, u32>,
-    /// Where the block that is walked reads each value, ascending, and how far behind its end.
-    reads: FxHashMap<Value, SmallVec<[u32; 4]>>,
-    behind: FxHashMap<Value, u32>,
+    /// Which of the block's reads are the first of each value, and how far behind its end it is read next.
+    reads: Table,
+    behind: Table,
     depth_here: u32,
     /// What was stored on every way here.
-    stored: FxHashSet<Value>,
+    stored: Table,
     plan: Plan,
+    block: Block,
     done: SecondaryMap<Block, bool>,
 }
 
@@ -334,35 +297,49 @@ impl<'f> Walk<'f> {
             depth: SecondaryMap::new(),
             most: SecondaryMap::new(),
             most_in_loop: FxHashMap::default(),
-            events: vec![SmallVec::new(); points + 1],
+            events: Vec::new(),
+            first_event: vec![0; points + 2],
             extra: FxHashMap::default(),
             live: SecondaryMap::new(),
             fixed: 0,
-            here: BTreeSet::new(),
+            here: Here::default(),
             taken: 0,
-            since: FxHashMap::default(),
+            ended: Vec::new(),
+            since: Table::default(),
             stays: Vec::new(),
             begun: FxHashMap::default(),
             left: FxHashMap::default(),
-            reads: FxHashMap::default(),
-            behind: FxHashMap::default(),
+            reads: Table::default(),
+            behind: Table::default(),
             depth_here: 0,
-            stored: FxHashSet::default(),
+            stored: Table::default(),
             plan: Plan::default(),
+            block: func.entry_block(),
             done: SecondaryMap::new(),
         };
         let mut change = vec![0i32; points + 1];
-        for (l, segments) in intervals.iter() {
-            let general = match lanes.owner(l) {
-                Some((v, _)) => is_general(func, v),
-                None => l >= lanes.phys(Reg::r(0)) && l < lanes.phys(Reg::r(0)) + room.limit,
-            };
-            for s in segments.iter().filter(|_| general) {
-                walk.events[s.start as usize].push((l, true));
-                walk.events[s.end as usize].push((l, false));
-                change[s.start as usize] += 1;
-                change[s.end as usize] -= 1;
-            }
+        let general = |l: u32| match lanes.owner(l) {
+            Some((v, _)) => is_general(func, v),
+            None => l >= lanes.phys(Reg::r(0)) && l < lanes.phys(Reg::r(0)) + room.limit,
+        };
+        let lives = || {
+            let all = intervals.iter().filter(|(l, _)| general(*l));
+            all.flat_map(|(l, list)| list.iter().flat_map(move |s| [(s.start, 2 * l + 1), (s.end, 2 * l)]))
+        };
+        for (point, event) in lives() {
+            walk.first_event[point as usize] += 1;
+            change[point as usize] += if event & 1 != 0 { 1 } else { -1 };
+        }
+        let mut behind = 0;
+        for n in &mut walk.first_event {
+            behind += *n;
+            *n = behind;
+        }
+        walk.events = vec![0; behind as usize];
+        for (point, event) in lives() {
+            let at = &mut walk.first_event[point as usize];
+            *at -= 1;
+            walk.events[*at as usize] = event;
         }
         for (point, all) in &ranges.destroyed {
             let lost = room::below(all.of(RegFile::R), room.limit) as i32;
@@ -413,26 +390,31 @@ impl<'f> Walk<'f> {
 
     /// Goes on to a point.
     fn go(&mut self, point: u32) {
-        for (l, starts) in std::mem::take(&mut self.events[point as usize]) {
-            let by = if starts { 1 } else { -1 };
-            let Some((v, _)) = self.ranges.lanes.owner(l) else {
+        let [from, to] = [0, 1].map(|k| self.first_event[point as usize + k] as usize);
+        for k in from..to {
+            let event = self.events[k];
+            let by = if event & 1 != 0 { 1 } else { -1 };
+            let Some((v, _)) = self.ranges.lanes.owner(event / 2) else {
                 self.fixed += by;
                 continue;
             };
             self.live[v] = (i32::from(self.live[v]) + by) as u8;
-            if self.here.contains(&v) {
+            if self.here.contains(v) {
                 self.taken += by;
+                if self.live[v] == 0 {
+                    self.ended.push(v);
+                }
             }
         }
     }
 
     /// Ends at a point come before starts: a segment may end where another of the same lane begins.
     fn forget_dead(&mut self) {
-        let dead: SmallVec<[Value; 4]> = self.here.iter().copied().filter(|v| self.live[*v] == 0).collect();
-        for v in dead {
-            self.here.remove(&v);
-            let since = self.since.get(&v).copied().unwrap_or(0);
-            self.stays.push((v, since, self.behind_last(v, u32::MAX).max(since)));
+        while let Some(v) = self.ended.pop() {
+            if self.live[v] == 0 && self.here.remove(v) {
+                let since = self.since.get(v).unwrap_or(0);
+                self.stays.push((v, since, self.behind_last(v, u32::MAX).max(since)));
+            }
         }
     }
 
@@ -443,16 +425,23 @@ impl<'f> Walk<'f> {
     }
 
     fn remove(&mut self, v: Value) {
-        if self.here.remove(&v) {
+        if self.here.remove(v) {
             self.taken -= i32::from(self.live[v]);
         }
     }
 
+    /// Where the block reads a value, ascending.
+    fn reads(&self, v: Value) -> &[(Value, u32)] {
+        let first = self.reads.get(v).map(|first| &self.distances.reads(self.block)[first as usize..]);
+        first.map_or(&[], |list| &list[..list.partition_point(|(read, _)| *read == v)])
+    }
+
     /// How far a value's next use is from the instruction `at` of the block on, by what leaving costs.
     fn distance(&self, v: Value, at: u32, length: u32) -> u64 {
-        let next = self.reads.get(&v).and_then(|r| r.get(r.partition_point(|p| *p < at)));
-        let behind = || self.behind.get(&v).map_or(u32::MAX, |d| d.saturating_add(length));
-        let far = u64::from(next.copied().unwrap_or_else(behind).saturating_sub(at));
+        let reads = self.reads(v);
+        let next = reads.get(reads.partition_point(|(_, p)| *p < at)).map(|(_, p)| *p);
+        let behind = || self.behind.get(v).map_or(u32::MAX, |d| d.saturating_add(length));
+        let far = u64::from(next.unwrap_or_else(behind).saturating_sub(at));
         self.weighted(v, if self.is_on_its_way(v, at) { far / ON_ITS_WAY } else { far })
     }
 
@@ -464,7 +453,7 @@ impl<'f> Walk<'f> {
     fn weighted(&self, v: Value, far: u64) -> u64 {
         if self.constant.contains(&v) {
             far * MADE_AGAIN
-        } else if self.stored.contains(&v) || self.depth[v] < self.depth_here {
+        } else if self.stored.get(v).is_some() || self.depth[v] < self.depth_here {
             far * LOADED
         } else {
             far * STORED
@@ -473,11 +462,9 @@ impl<'f> Walk<'f> {
 
     /// Before which instruction the last one stands that makes or reads a value in front of `at`; 0 for none in its block.
     fn behind_last(&self, v: Value, at: u32) -> u32 {
-        let reads = self.reads.get(&v).map_or(0, |r| match r.partition_point(|p| *p < at) {
-            0 => 0,
-            n => r[n - 1] + 1,
-        });
-        reads.max(self.since.get(&v).copied().unwrap_or(0))
+        let reads = self.reads(v);
+        let last = reads.partition_point(|(_, p)| *p < at).checked_sub(1).map_or(0, |n| reads[n].1 + 1);
+        last.max(self.since.get(v).unwrap_or(0))
     }
 
     /// Lets values leave until there is room for `extra` registers more; not those in `held`. Those of them that were not stored yet are
@@ -485,7 +472,7 @@ impl<'f> Walk<'f> {
     fn make_room(&mut self, extra: i32, held: &[Value], b: Block, at: u32) {
         let length = self.func.blocks[b].insts.len() as u32 + 1;
         while self.taken + self.fixed + extra > self.limit {
-            let may = self.here.iter().copied().filter(|v| self.live[*v] > 0 && !held.contains(v));
+            let may = self.here.all.iter().copied().filter(|v| self.live[*v] > 0 && !held.contains(v));
             let farthest = may.max_by_key(|v| (self.distance(*v, at, length), self.live[*v], Reverse(*v)));
             let Some(v) = farthest else { break };
             self.remove(v);
@@ -500,7 +487,7 @@ impl<'f> Walk<'f> {
                 }
             }
             self.left.insert(v, last);
-            self.stays.push((v, self.since.get(&v).copied().unwrap_or(0), last));
+            self.stays.push((v, self.since.get(v).unwrap_or(0), last));
         }
     }
 
@@ -510,16 +497,16 @@ impl<'f> Walk<'f> {
         let length = block.insts.len() as u32;
         self.depth_here = self.loops.depth(b);
         self.limit = self.room.at(b) as i32;
-        self.behind = self.distances.at_exit(func, self.loops, b);
-        let mut reads: FxHashMap<Value, SmallVec<[u32; 4]>> = FxHashMap::default();
-        for_each_read(func, b, |v, at| {
-            let known = reads.entry(v).or_default();
-            if known.last() != Some(&at) {
-                known.push(at);
+        self.distances.at_exit(func, self.loops, b, &mut self.behind);
+        self.block = b;
+        self.reads.clear();
+        for (k, (v, _)) in (0..).zip(self.distances.reads(b)) {
+            if self.reads.get(*v).is_none() {
+                self.reads.set(*v, k);
             }
-        });
-        self.reads = reads;
+        }
         self.here.clear();
+        self.ended.clear();
         self.taken = 0;
         self.since.clear();
         self.stays.clear();
@@ -531,10 +518,13 @@ impl<'f> Walk<'f> {
         for v in self.at_entry(b) {
             self.add(v);
         }
-        self.plan.entry[b] = self.here.iter().copied().collect();
-        self.stored = self.stored_before(b);
+        self.plan.entry[b] = self.here.sorted();
+        self.stored.clear();
+        for v in self.stored_before(b) {
+            self.stored.insert(v);
+        }
         for p in block.params.iter().filter(|p| is_general(func, **p)) {
-            if !self.here.contains(p) {
+            if !self.here.contains(*p) {
                 self.plan.in_memory.insert(*p);
                 self.stored.insert(*p);
             }
@@ -550,13 +540,13 @@ impl<'f> Walk<'f> {
             self.go(point);
             self.forget_dead();
             let back: SmallVec<[Value; 2]> =
-                read.iter().copied().filter(|v| !self.here.contains(v)).collect();
+                read.iter().copied().filter(|v| !self.here.contains(*v)).collect();
             if !back.is_empty() {
                 back.iter().for_each(|v| self.add(*v));
                 self.plan.spilled.extend(back.iter().copied());
-                self.stored.extend(back.iter().copied());
                 for v in back {
-                    self.since.insert(v, at);
+                    self.stored.insert(v);
+                    self.since.set(v, at);
                     back_at.push((at, v, self.left.get(&v).copied().unwrap_or(0)));
                 }
             }
@@ -566,7 +556,7 @@ impl<'f> Walk<'f> {
             d.for_each_def(|n| made.extend(n.value().filter(|v| is_general(func, *v))));
             for v in &made {
                 self.add(*v);
-                self.since.insert(*v, at + 1);
+                self.since.set(*v, at + 1);
             }
             if takes_long(func, d) {
                 self.begun.extend(made.iter().map(|v| (*v, at + 1)));
@@ -580,18 +570,20 @@ impl<'f> Walk<'f> {
         self.go(point);
         self.forget_dead();
         let wanted = self.wanted_at_end(b);
-        let back: Vec<Value> = wanted.iter().copied().filter(|v| !self.here.contains(v)).collect();
+        let back: Vec<Value> = wanted.iter().copied().filter(|v| !self.here.contains(*v)).collect();
         back.iter().for_each(|v| self.add(*v));
         self.plan.spilled.extend(back.iter().copied());
         self.plan.at_term[b] = back;
-        self.stored.extend(self.plan.at_term[b].iter().copied());
+        for v in &self.plan.at_term[b] {
+            self.stored.insert(*v);
+        }
         self.make_room(self.passed_twice(b), &wanted, b, length);
         self.go(point + 1);
-        self.plan.exit[b] = self.here.iter().copied().collect();
+        self.plan.exit[b] = self.here.sorted();
         self.bring_early(b, back_at);
-        let live = &self.live;
-        self.stored.retain(|v| live[*v] > 0);
-        self.plan.stored[b] = std::mem::take(&mut self.stored);
+        let stored = self.stored.known().iter().copied().filter(|v| self.live[*v] > 0);
+        self.plan.stored[b] = stored.collect();
+        self.plan.stored[b].sort_unstable();
         self.done[b] = true;
     }
 
@@ -605,8 +597,8 @@ impl<'f> Walk<'f> {
         // Registers taken before each instruction, and before the terminator.
         let mut taken = vec![self.fixed; insts.len() + 1];
         let width = |v: Value| i32::from(func.values[v].width);
-        let stay =
-            self.here.iter().map(|v| (*v, self.since.get(v).copied().unwrap_or(0), insts.len() as u32));
+        let since = |v: &Value| self.since.get(*v).unwrap_or(0);
+        let stay = self.here.all.iter().map(|v| (*v, since(v), insts.len() as u32));
         for (v, from, to) in self.stays.iter().copied().chain(stay) {
             taken[from as usize..(to as usize).max(from as usize)].iter_mut().for_each(|t| *t += width(v));
         }
@@ -631,20 +623,23 @@ impl<'f> Walk<'f> {
 
     /// What is in its slot on every way to a block: what was stored before, and what is where a block before ends since this one
     /// has no register for it. A way back adds nothing to what holds before its loop.
-    fn stored_before(&self, b: Block) -> FxHashSet<Value> {
+    fn stored_before(&self, b: Block) -> Vec<Value> {
         let preds = &self.cfg.preds[b];
         if preds.iter().any(|p| !self.done[*p] && !self.dom.dominates(b, *p)) {
-            return FxHashSet::default();
+            return Vec::new();
         }
-        let entry = &self.plan.entry[b];
-        let left = |p: Block| self.plan.exit[p].iter().copied().filter(|v| entry.binary_search(v).is_err());
+        let Plan { entry, exit, stored, .. } = &self.plan;
         let mut done = preds.iter().copied().filter(|p| self.done[*p]);
-        let Some(first) = done.next() else { return FxHashSet::default() };
-        let mut found: FxHashSet<Value> =
-            self.plan.stored[first].iter().copied().chain(left(first)).collect();
+        let Some(first) = done.next() else { return Vec::new() };
+        let mut stays = among(&entry[b]);
+        let mut found: Vec<Value> = exit[first].iter().copied().filter(|v| !stays(*v)).collect();
+        found.extend_from_slice(&stored[first]);
+        found.sort_unstable();
+        found.dedup();
         for p in done {
-            let leaves: FxHashSet<Value> = left(p).collect();
-            found.retain(|v| self.plan.stored[p].contains(v) || leaves.contains(v));
+            let (mut stays, mut was_here, mut stored) =
+                (among(&entry[b]), among(&exit[p]), among(&stored[p]));
+            found.retain(|v| stored(*v) || was_here(*v) && !stays(*v));
         }
         found
     }
@@ -700,12 +695,8 @@ impl<'f> Walk<'f> {
 
     /// The values that are in registers where a block begins.
     fn at_entry(&self, b: Block) -> Vec<Value> {
-        let (func, Ranges { lanes, live, .. }) = (self.func, self.ranges);
+        let func = self.func;
         let params = &func.blocks[b].params;
-        let mut values: Vec<Value> =
-            live.live_in[b].iter().filter_map(|l| lanes.owner(*l)).map(|o| o.0).collect();
-        values.dedup();
-        values.retain(|v| is_general(func, *v));
         let preds: SmallVec<[Block; 4]> = {
             let mut seen: SmallVec<[Block; 4]> = SmallVec::new();
             for &p in &self.cfg.preds[b] {
@@ -716,56 +707,58 @@ impl<'f> Walk<'f> {
             seen
         };
         let header = preds.iter().any(|p| !self.done[*p]);
-        let mut all: BTreeMap<(u64, Value), i32> = BTreeMap::new();
-        let mut some: BTreeMap<(u64, Value), i32> = BTreeMap::new();
-        let mut through: BTreeMap<(u64, Value), i32> = BTreeMap::new();
+        // Those that may be, each by how far it is, and the registers that it takes.
+        let [mut all, mut some, mut through] = [const { Vec::<(u64, Value, i32)>::new() }; 3];
         let mut through_lanes = 0;
         let mut out: Vec<Value> = Vec::new();
         let mut room = self.limit - self.fixed;
         let entering = params.iter().enumerate().map(|(k, p)| (Some(k), *p));
-        for (nth, v) in entering.chain(values.into_iter().map(|v| (None, v))) {
+        let mut ends: SmallVec<[_; 4]> =
+            preds.iter().map(|p| (*p, self.several_ways(*p), among(&self.plan.exit[*p]))).collect();
+        for (nth, v) in entering.chain(self.distances.live_in(b).map(|v| (None, *v))) {
             if !is_general(func, v) {
                 continue;
             }
             let lanes = i32::from(self.live[v]);
-            let Some(&far) = self.distances.entry[b].get(&v) else {
+            let Some(far) = self.distances.at_entry(b, v) else {
                 // Nobody reads it.
                 out.push(v);
                 room -= lanes;
                 continue;
             };
             let (mut everywhere, mut somewhere, mut possible) = (true, preds.is_empty(), true);
-            for &p in preds.iter().filter(|p| self.done[**p]) {
-                let passed = |v: Value| self.plan.exit[p].binary_search(&v).is_ok();
+            for (p, several_ways, at_end) in ends.iter_mut().filter(|(p, ..)| self.done[*p]) {
                 let is_here = match nth {
                     Some(k) => {
-                        let target = func.blocks[p].term.targets().into_iter().find(|t| t.block == b);
-                        target.and_then(|t| t.args.get(k)).is_some_and(|a| passed(*a))
+                        let target = func.blocks[*p].term.targets().into_iter().find(|t| t.block == b);
+                        let passed = target.and_then(|t| t.args.get(k));
+                        passed.is_some_and(|a| self.plan.exit[*p].binary_search(a).is_ok())
                     }
-                    None => passed(v),
+                    None => at_end(v),
                 };
                 everywhere &= is_here;
                 somewhere |= is_here;
-                possible &= is_here || !self.several_ways(p);
+                possible &= is_here || !*several_ways;
             }
             if !possible {
                 continue;
             }
-            let key = (self.weighted(v, far.into()), v);
+            let candidate = (self.weighted(v, far.into()), v, lanes);
             if far >= BEHIND_LOOP && header {
                 through_lanes += lanes;
                 if everywhere {
-                    through.insert(key, lanes);
+                    through.push(candidate);
                 }
             } else if everywhere || header && nth.is_none() {
                 // A parameter that would have to be brought back for a loop would also have to be where the loop goes on.
-                all.insert(key, lanes);
+                all.push(candidate);
             } else if nth.is_some() || somewhere && far < BEHIND_LOOP {
-                some.insert(key, lanes);
+                some.push(candidate);
             }
         }
-        let mut take = |from: BTreeMap<(u64, Value), i32>, room: &mut i32| {
-            for ((_, v), lanes) in from {
+        let mut take = |mut from: Vec<(u64, Value, i32)>, room: &mut i32| {
+            from.sort_unstable();
+            for (_, v, lanes) in from {
                 if lanes <= *room {
                     *room -= lanes;
                     out.push(v);
