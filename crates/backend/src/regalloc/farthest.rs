@@ -10,7 +10,7 @@ mod distances;
 
 use super::room::{self, Room};
 use super::spill::is_constant;
-use crate::liveness::{Ranges, destroyed};
+use crate::liveness::Ranges;
 use cranelift_entity::SecondaryMap;
 use distances::{Distances, Table, among};
 use ori::cfg::{Cfg, DomTree};
@@ -343,7 +343,6 @@ impl<'f> Walk<'f> {
         }
         for (point, all) in &ranges.destroyed {
             let lost = room::below(all.of(RegFile::R), room.limit) as i32;
-            walk.extra.insert(*point, lost);
             change[*point as usize] += lost;
             change[*point as usize + 1] -= lost;
         }
@@ -353,6 +352,8 @@ impl<'f> Walk<'f> {
             now += c;
             total[at] = now;
         }
+        // Beside what is live there.
+        let mut calls = ranges.destroyed.iter().peekable();
         for &b in &cfg.rpo {
             let (first, last) = (2 * n.entry[b] as usize, 2 * n.term[b] as usize + 1);
             walk.most[b] = total[first..=last].iter().copied().max().unwrap_or(0);
@@ -366,6 +367,10 @@ impl<'f> Walk<'f> {
             func.blocks[b].params.iter().for_each(|p| walk.depth[*p] = depth);
             for &i in &func.blocks[b].insts {
                 let d = &func.insts[i];
+                if let Some((point, all)) = calls.next_if(|(point, _)| *point == 2 * n.inst[i] + 1) {
+                    let lost = room::below(all.of(RegFile::R), room.at(b));
+                    walk.extra.insert(*point, lost as i32);
+                }
                 let constant = is_constant(d);
                 let mut width = 0;
                 d.for_each_def(|name| {
@@ -377,10 +382,7 @@ impl<'f> Walk<'f> {
                         }
                     }
                 });
-                if let Some(all) = destroyed(func, d) {
-                    let lost = room::below(all.of(RegFile::R), room.at(b));
-                    *walk.extra.entry(2 * n.inst[i] + 1).or_default() += lost as i32;
-                } else if !d.kept.is_empty() {
+                if !d.kept.is_empty() {
                     walk.extra.insert(2 * n.inst[i], width);
                 }
             }
