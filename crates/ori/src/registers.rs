@@ -22,11 +22,10 @@ impl Set {
 
     /// Every `align`th one, a power of two, from 0 on.
     pub fn multiples(align: u8) -> Set {
-        let word = (0..64).step_by(usize::from(align)).fold(0, |word, n| word | 1 << n);
-        match usize::from(align) {
+        match align {
             64 => Set([1; WORDS]),
             128 => Set([1, 0, 1, 0]),
-            _ => Set([word; WORDS]),
+            _ => Set([u64::MAX / ((1 << align) - 1); WORDS]),
         }
     }
 

@@ -44,7 +44,7 @@ impl Slots {
     }
 
     /// The slots of an interval, one at least.
-    fn range(&self, at: Segment) -> Range<usize> {
+    pub fn range(&self, at: Segment) -> Range<usize> {
         self.of(at.start)..self.of(at.end.max(at.start + 1) - 1) + 1
     }
 }
@@ -97,100 +97,87 @@ impl Busy {
         }
     }
 
-    /// The registers that are in use at some point of an interval.
-    pub fn during(&self, slots: &Slots, at: Segment) -> Set {
-        let mut set = Set::default();
-        if self.levels.is_empty() {
-            return set;
+    /// The registers that are in use at some point of some slots.
+    pub fn during(&self, slots: Range<usize>) -> Set {
+        match self.words {
+            _ if self.levels.is_empty() => Set::default(),
+            1 => self.gather::<1>(slots),
+            2 => self.gather::<2>(slots),
+            3 => self.gather::<3>(slots),
+            _ => self.gather::<4>(slots),
         }
-        let words = self.words;
-        let range = slots.range(at);
+    }
+
+    fn gather<const WORDS: usize>(&self, slots: Range<usize>) -> Set {
+        let mut found = [0; WORDS];
         let mut add = |nodes: &[u64]| {
-            for node in nodes.chunks_exact(words) {
-                set.words_mut().iter_mut().zip(node).for_each(|(a, b)| *a |= b);
+            for node in nodes.chunks_exact(WORDS) {
+                found.iter_mut().zip(node).for_each(|(a, b)| *a |= b);
             }
         };
         // What is busy in all of a node is noted there: of those above the parts, each has one of the ends in it.
-        let (mut first, mut last) = (range.start, range.end - 1);
+        let (mut first, mut last) = (slots.start, slots.end - 1);
         for level in &self.levels[1..] {
             (first, last) = (first >> SHIFT, last >> SHIFT);
-            add(&level.whole[first * words..][..words]);
+            add(&level.whole[first * WORDS..][..WORDS]);
             if last != first {
-                add(&level.whole[last * words..][..words]);
+                add(&level.whole[last * WORDS..][..WORDS]);
             }
         }
-        Busy::parts(self.levels.len(), range, |level, nodes| {
+        Busy::parts(self.levels.len(), slots, |level, nodes| {
             let Level { whole, some } = &self.levels[level];
             let list = if level == 0 { whole } else { some };
-            add(&list[nodes.start * words..nodes.end * words]);
+            add(&list[nodes.start * WORDS..nodes.end * WORDS]);
         });
+        let mut set = Set::default();
+        set.words_mut().iter_mut().zip(found).for_each(|(w, f)| *w = f);
         set
     }
 
-    /// A register is in use during an interval.
-    pub fn occupy(&mut self, slots: &Slots, r: u8, at: Segment) {
+    /// Registers are in use during some slots.
+    pub fn occupy(&mut self, registers: &Set, slots: Range<usize>) {
         if self.levels.is_empty() {
             self.grow();
         }
-        self.note(slots.range(at), r, true);
+        self.note(slots, registers, true);
     }
 
-    /// A register is in use during an interval no more; it was for the same reason in all of it, and for no other.
-    pub fn vacate(&mut self, slots: &Slots, r: u8, at: Segment) {
-        self.note(slots.range(at), r, false);
+    /// Registers are in use during some slots no more; they were for the same reason in all of them, and for no other.
+    pub fn vacate(&mut self, registers: &Set, slots: Range<usize>) {
+        self.note(slots, registers, false);
     }
 
-    /// Registers are in use during an interval for good.
-    pub fn take(&mut self, slots: &Slots, registers: &Set, at: Segment) {
-        if self.levels.is_empty() {
-            self.grow();
-        }
-        let (words, levels, range) = (self.words, &mut self.levels, slots.range(at));
-        let add = |list: &mut [u64], node: usize| {
-            list[node * words..][..words].iter_mut().zip(registers.words()).for_each(|(w, r)| *w |= r);
-        };
-        Busy::parts(levels.len(), range.clone(), |level, nodes| {
-            let Level { whole, some } = &mut levels[level];
-            for node in nodes {
-                add(whole, node);
-                if level > 0 {
-                    add(some, node);
+    fn note(&mut self, slots: Range<usize>, registers: &Set, busy: bool) {
+        let (words, levels) = (self.words, &mut self.levels);
+        for (word, bits) in
+            registers.words()[..words].iter().copied().enumerate().filter(|(_, bits)| *bits != 0)
+        {
+            let set = |w: &mut u64| if busy { *w |= bits } else { *w &= !bits };
+            Busy::parts(levels.len(), slots.clone(), |level, nodes| {
+                let Level { whole, some } = &mut levels[level];
+                for node in nodes {
+                    set(&mut whole[node * words + word]);
+                    if level > 0 {
+                        set(&mut some[node * words + word]);
+                    }
                 }
-            }
-        });
-        let (mut first, mut last) = (range.start, range.end - 1);
-        for Level { some, .. } in &mut levels[1..] {
-            (first, last) = (first >> SHIFT, last >> SHIFT);
-            add(some, first);
-            add(some, last);
-        }
-    }
-
-    fn note(&mut self, range: Range<usize>, r: u8, busy: bool) {
-        let (words, word, bit) = (self.words, usize::from(r) / 64, 1u64 << (r % 64));
-        let set = |w: &mut u64| if busy { *w |= bit } else { *w &= !bit };
-        let levels = &mut self.levels;
-        Busy::parts(levels.len(), range.clone(), |level, nodes| {
-            let Level { whole, some } = &mut levels[level];
-            for node in nodes {
-                set(&mut whole[node * words + word]);
-                if level > 0 {
-                    set(&mut some[node * words + word]);
+            });
+            let (mut first, mut last) = (slots.start, slots.end - 1);
+            for level in 1..levels.len() {
+                (first, last) = (first >> SHIFT, last >> SHIFT);
+                let (below, above) = levels.split_at_mut(level);
+                let (below, Level { whole, some }) = (&below[level - 1], &mut above[0]);
+                let below = if level == 1 { &below.whole } else { &below.some };
+                for node in [first, last] {
+                    let at = node * words + word;
+                    if busy {
+                        some[at] |= bits;
+                        continue;
+                    }
+                    let children = below[node * FAN * words..].chunks_exact(words).take(FAN);
+                    let left = children.fold(whole[at], |left, child| left | child[word]);
+                    some[at] = some[at] & !bits | left & bits;
                 }
-            }
-        });
-        let (mut first, mut last) = (range.start, range.end - 1);
-        for level in 1..levels.len() {
-            (first, last) = (first >> SHIFT, last >> SHIFT);
-            let (below, above) = levels.split_at_mut(level);
-            let (below, Level { whole, some }) = (&below[level - 1], &mut above[0]);
-            let below = if level == 1 { &below.whole } else { &below.some };
-            for node in [first, last] {
-                let at = node * words + word;
-                let children = below[node * FAN * words..].chunks_exact(words).take(FAN);
-                let somewhere =
-                    busy || (whole[at] & bit != 0) || children.map(|c| c[word]).any(|w| w & bit != 0);
-                some[at] = if somewhere { some[at] | bit } else { some[at] & !bit };
             }
         }
     }
@@ -219,7 +206,7 @@ mod tests {
             let mut points = vec![[false; 130]; POINTS as usize + 9];
             for (start, length, r) in taken {
                 let (at, registers) = (at(start, length), r..r + 10);
-                busy.take(&slots, &Set::of(registers.clone()), at);
+                busy.occupy(&Set::of(registers.clone()), slots.range(at));
                 points[at.start as usize..at.end as usize].iter_mut().for_each(|p| p[registers.clone()].fill(true));
             }
             let mut held: Vec<(u8, Segment)> = Vec::new();
@@ -228,17 +215,17 @@ mod tests {
                 let all = at.start as usize..at.end as usize;
                 if leaves && !held.is_empty() {
                     let (r, at) = held.swap_remove(start as usize % held.len());
-                    busy.vacate(&slots, r, at);
+                    busy.vacate(&Set::of(r.into()..usize::from(r) + 1), slots.range(at));
                     points[at.start as usize..at.end as usize].iter_mut().for_each(|p| p[usize::from(r)] = false);
                 } else if points[all.clone()].iter().all(|p| !p[usize::from(r)]) {
-                    busy.occupy(&slots, r, at);
+                    busy.occupy(&Set::of(r.into()..usize::from(r) + 1), slots.range(at));
                     held.push((r, at));
                     points[all].iter_mut().for_each(|p| p[usize::from(r)] = true);
                 }
             }
             for (start, length) in asked {
                 let at = at(start, length);
-                let found = busy.during(&slots, at);
+                let found = busy.during(slots.range(at));
                 for r in 0..130u8 {
                     let is = points[at.start as usize..at.end as usize].iter().any(|p| p[usize::from(r)]);
                     prop_assert_eq!(found.contains(r), is, "R{} at {:?}", r, at);

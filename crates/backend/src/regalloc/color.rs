@@ -8,7 +8,7 @@
 
 use super::Limits;
 use super::busy::{Busy, Slots};
-use super::intervals::{Held, Intervals};
+use super::intervals::Intervals;
 use super::webs::{Place, Web, WebData, Webs};
 use crate::liveness::Segment;
 use cranelift_entity::SecondaryMap;
@@ -20,25 +20,26 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// What holds the registers of a file: of each the intervals, their starts ascending (start, end, owner).
+/// What holds the registers of a file: of each the slots, their starts ascending (start, end, owner).
 struct Owners(Vec<Vec<(u32, u32, Web)>>);
 
 impl Owners {
-    /// Owners of what register `r` holds in `at`.
-    fn conflicts(&self, r: usize, at: Segment) -> impl Iterator<Item = Web> + '_ {
+    /// Owners of what register `r` holds in some slots.
+    fn conflicts(&self, r: usize, slots: &Range<u32>) -> impl Iterator<Item = Web> + use<'_> {
         let held = &self.0[r];
-        let behind = held.partition_point(|(start, ..)| *start < at.end);
-        let overlapping = held[..behind].iter().rev().take_while(move |(_, end, _)| *end > at.start);
+        let behind = held.partition_point(|(start, ..)| *start < slots.end);
+        let start = slots.start;
+        let overlapping = held[..behind].iter().rev().take_while(move |(_, end, _)| *end > start);
         overlapping.map(|(.., owner)| *owner)
     }
 
-    fn occupy(&mut self, r: usize, at: Segment, w: Web) {
-        let place = self.0[r].partition_point(|(start, ..)| *start < at.start);
-        self.0[r].insert(place, (at.start, at.end, w));
+    fn occupy(&mut self, r: usize, slots: &Range<u32>, w: Web) {
+        let place = self.0[r].partition_point(|(start, ..)| *start < slots.start);
+        self.0[r].insert(place, (slots.start, slots.end, w));
     }
 
-    fn vacate(&mut self, r: usize, at: Segment, w: Web) {
-        let from = self.0[r].partition_point(|(start, ..)| *start < at.start);
+    fn vacate(&mut self, r: usize, slots: &Range<u32>, w: Web) {
+        let from = self.0[r].partition_point(|(start, ..)| *start < slots.start);
         let place = self.0[r][from..].iter().position(|(.., owner)| *owner == w);
         self.0[r].remove(from + place.expect("what is held"));
     }
@@ -87,6 +88,13 @@ impl Order {
 /// Wider frames are not negotiated for.
 const WIDE: usize = 16;
 
+/// Registers side by side of a frame that are taken at the same time.
+struct Run {
+    registers: Range<u8>,
+    /// When, in [`Ground::held`].
+    held: Range<u32>,
+}
+
 /// What all colourings of a function's webs begin with.
 pub struct Ground<'a> {
     webs: &'a Webs,
@@ -94,6 +102,13 @@ pub struct Ground<'a> {
     slots: Slots,
     /// Where registers are taken whatever webs have.
     taken: [Busy; 5],
+    /// Registers of each file that are not given out.
+    reserved: [SmallVec<[u8; 2]>; 5],
+    /// Slots in which registers of frames are taken, the runs of all webs, those of each, and where each begins to live and how long it does.
+    held: Vec<Range<u32>>,
+    runs: Vec<Run>,
+    of_web: SecondaryMap<Web, Range<u32>>,
+    lives: SecondaryMap<Web, (u32, u64)>,
     copied: Neighbours,
     replaced: Neighbours,
     wishes: SecondaryMap<Web, SmallVec<[u8; 2]>>,
@@ -103,14 +118,33 @@ pub struct Ground<'a> {
     called: Option<u8>,
 }
 
+/// What is wanted of a colouring.
+pub struct Terms<'c, 'a> {
+    /// Registers that are given out in turn.
+    pub windows: Windows,
+    /// With more webs that found no room it is given up: nobody asks which.
+    pub most_failed: usize,
+    /// If more registers of a file are used it is given up, too.
+    pub most_used: [u16; 5],
+    /// Files without a window are as in this one, of the same order.
+    pub like: Option<&'c Coloring<'a>>,
+}
+
+impl Default for Terms<'_, '_> {
+    fn default() -> Self {
+        Terms { windows: [0; 5], most_failed: usize::MAX, most_used: [u16::MAX; 5], like: None }
+    }
+}
+
 /// Registers of all webs.
 pub struct Coloring<'a> {
     ground: &'a Ground<'a>,
     /// First register of each web's frame.
     pub reg: SecondaryMap<Web, Option<u8>>,
     busy: [Busy; 5],
-    /// Of the files in which something had to make room.
+    /// Of the files in which something had to make room, and how often that was tried.
     owners: [Option<Owners>; 5],
+    evictions: usize,
     windows: Windows,
     /// Where the search in each window begins.
     next: Windows,
@@ -138,11 +172,8 @@ impl Neighbours {
 }
 
 /// Uses per point; a web that cannot be split any more is infinitely heavy.
-fn density(w: &WebData, pinned: bool) -> f32 {
-    if pinned {
-        return f32::INFINITY;
-    }
-    w.weight / w.length().max(1) as f32
+fn density(w: &WebData, length: u64, pinned: bool) -> f32 {
+    if pinned { f32::INFINITY } else { w.weight / length.max(1) as f32 }
 }
 
 impl Ground<'_> {
@@ -159,28 +190,109 @@ impl Ground<'_> {
         let slots = Slots::new(held().chain(fixed));
         let mut taken = FILES.map(|f| Busy::new(&slots, limits.count(f).into()));
         for (reg, at) in webs.fixed.iter().filter(|(reg, _)| reg.index < limits.count(reg.file)) {
-            taken[reg.file as usize].occupy(&slots, reg.index, *at);
+            let one = usize::from(reg.index)..usize::from(reg.index) + 1;
+            taken[reg.file as usize].occupy(&Set::of(one), slots.range(*at));
         }
         for (at, all) in &webs.taken {
             for file in FILES {
                 let all = all.of(file).among(&Set::of(0..limits.count(file).into()));
                 if !all.is_empty() {
-                    taken[file as usize].take(&slots, &all, *at);
+                    taken[file as usize].occupy(&all, slots.range(*at));
                 }
             }
         }
+        let reserved = FILES.map(|file| {
+            let all = (0..limits.count(file)).filter(|index| limits.reserved(Reg { file, index: *index }));
+            all.collect()
+        });
         let mut wishes: SecondaryMap<Web, SmallVec<[u8; 2]>> = SecondaryMap::new();
         for ((w, offset), reg) in &webs.wishes {
             wishes[*w].extend(reg.index.checked_sub(*offset));
         }
+        let (copied, replaced) = (Neighbours::of(&webs.copies), Neighbours::of(&webs.replaced));
+        let count = webs.webs.len();
+        let mut ground = Ground {
+            webs,
+            limits: *limits,
+            slots,
+            taken,
+            reserved,
+            held: Vec::new(),
+            runs: Vec::new(),
+            of_web: SecondaryMap::with_capacity(count),
+            lives: SecondaryMap::with_capacity(count),
+            copied,
+            replaced,
+            wishes,
+            density: SecondaryMap::with_capacity(count),
+            called,
+        };
         // Where products of warp groups are, what takes an accumulator's register would have all of it stored and brought back.
         let groups = webs.webs.values().any(|d| d.lowest != 0);
-        let mut weight: SecondaryMap<Web, f32> = SecondaryMap::with_capacity(webs.webs.len());
         for (w, d) in webs.webs.iter().filter(|(_, d)| !d.members.is_empty()) {
-            weight[w] = density(d, pinned(d)) * if groups { d.lanes.len() as f32 } else { 1.0 };
+            let length = ground.note(w, d);
+            let registers = if groups { d.lanes.len() as f32 } else { 1.0 };
+            ground.density[w] = density(d, length, pinned(d)) * registers;
         }
-        let (copied, replaced) = (Neighbours::of(&webs.copies), Neighbours::of(&webs.replaced));
-        Ground { webs, limits: *limits, slots, taken, copied, replaced, wishes, density: weight, called }
+        ground
+    }
+
+    /// Notes when a web's registers are taken; returns how long they are, in all.
+    fn note(&mut self, w: Web, d: &WebData) -> u64 {
+        let first = self.runs.len() as u32;
+        for (k, lane) in (0u8..).zip(&d.lanes) {
+            let same = |other: &Intervals| {
+                lane.len() == other.len() && lane.iter().zip(other.iter()).all(|(a, b)| a.at == b.at)
+            };
+            match self.runs.last_mut().filter(|_| k > 0) {
+                Some(run) if same(&d.lanes[usize::from(k) - 1]) => run.registers.end = k + 1,
+                _ => {
+                    let from = self.held.len() as u32;
+                    self.held.extend(lane.iter().map(|h| {
+                        let Range { start, end } = self.slots.range(h.at);
+                        start as u32..end as u32
+                    }));
+                    self.runs.push(Run { registers: k..k + 1, held: from..self.held.len() as u32 });
+                }
+            }
+        }
+        self.of_web[w] = first..self.runs.len() as u32;
+        self.lives[w] = (d.start(), d.length());
+        self.lives[w].1
+    }
+
+    /// The registers of a web's frame, and when they are taken.
+    fn runs(&self, w: Web) -> impl Iterator<Item = (Range<usize>, &[Range<u32>])> {
+        let Range { start, end } = self.of_web[w];
+        self.runs[start as usize..end as usize].iter().map(|run| {
+            let held = &self.held[run.held.start as usize..run.held.end as usize];
+            (run.registers.start.into()..run.registers.end.into(), held)
+        })
+    }
+
+    /// Where a web's frame may begin, whatever other webs have.
+    fn starts(&self, d: &WebData) -> Set {
+        let count = usize::from(self.limits.count(d.file));
+        let Some(last) = count.checked_sub(d.lanes.len()) else { return Set::default() };
+        let mut all = Set::of(d.lowest.into()..last + 1).among(&Set::multiples(d.align));
+        for r in self.reserved[d.file as usize].iter().map(|r| usize::from(*r)) {
+            all = all.without(&Set::of((r + 1).saturating_sub(d.lanes.len())..r + 1));
+        }
+        all
+    }
+
+    /// Those of them where nothing in `busy` is in its way.
+    fn free_starts(&self, w: Web, busy: &Busy) -> Set {
+        let mut free = self.starts(&self.webs.webs[w]);
+        for (registers, held) in self.runs(w) {
+            let mut taken = Set::default();
+            held.iter().for_each(|h| taken.add(&busy.during(h.start as usize..h.end as usize)));
+            registers.for_each(|k| free = free.without(&taken.down(k)));
+            if free.is_empty() {
+                break;
+            }
+        }
+        free
     }
 }
 
@@ -189,28 +301,42 @@ impl<'a> Coloring<'a> {
     ///
     /// # Errors
     /// The webs for which there was no room.
-    pub fn new(ground: &'a Ground<'a>, windows: Windows, order: Order) -> Result<Coloring<'a>, Vec<Web>> {
+    pub fn new(
+        ground: &'a Ground<'a>,
+        order: Order,
+        terms: &Terms<'_, 'a>,
+    ) -> Result<Coloring<'a>, Vec<Web>> {
+        let Terms { windows, most_failed, most_used, like } = *terms;
         let webs = ground.webs;
+        let of_like = |file: RegFile| like.filter(|_| windows[file as usize] == 0);
         let mut c = Coloring {
             ground,
-            reg: SecondaryMap::with_capacity(webs.webs.len()),
-            busy: ground.taken.clone(),
+            reg: like.map_or(SecondaryMap::with_capacity(webs.webs.len()), |l| l.reg.clone()),
+            busy: FILES.map(|file| of_like(file).map_or(&ground.taken, |l| &l.busy)[file as usize].clone()),
             owners: [const { None }; 5],
+            evictions: like.map_or(0, |l| l.evictions),
             windows,
             next: [0; 5],
-            used: [0; 5],
+            used: FILES.map(|file| of_like(file).map_or(0, |l| l.used[file as usize])),
         };
-        let rank = |d: &WebData| match order {
-            Order::Width | Order::Negotiated(_) => (d.confined, d.size() as u64),
-            Order::Area => (d.confined, d.length()),
-            Order::NegotiatedInTurn(_) => (d.confined, u64::from(u32::MAX - d.start())),
+        let place = |w: Web| {
+            let (d, (start, length)) = (&webs.webs[w], ground.lives[w]);
+            let rank = match order {
+                Order::Width | Order::Negotiated(_) => d.size() as u64,
+                Order::Area => length,
+                Order::NegotiatedInTurn(_) => u64::from(u32::MAX - start),
+            };
+            ((d.confined, rank), Reverse((start, w)))
         };
-        let mut queue = BinaryHeap::new();
-        for (w, d) in webs.webs.iter().filter(|(_, d)| !d.members.is_empty()) {
-            queue.push((rank(d), Reverse((d.start(), w))));
-        }
+        let given = |d: &WebData| d.members.is_empty() || of_like(d.file).is_some();
+        let all = webs.webs.iter().filter(|(_, d)| !given(d)).map(|(w, _)| w);
+        let mut queue: BinaryHeap<_> = all
+            .map(|w| {
+                c.reg[w] = None;
+                place(w)
+            })
+            .collect();
         let mut failed = Vec::new();
-        let mut evictions = 0usize;
         let size = |w: Web| webs.webs[w].lanes.len() as f32;
         let patience = order.patience();
         let mut weight = ground.density.clone();
@@ -222,6 +348,9 @@ impl<'a> Coloring<'a> {
         let most = patience.map_or(4 * webs.webs.len() + 1000, |n| general * n);
         while let Some((_, Reverse((_, w)))) = queue.pop() {
             let d = &webs.webs[w];
+            if c.used.iter().zip(most_used).any(|(used, most)| *used > most) {
+                break;
+            }
             let beside = |n: &'_ Neighbours| -> SmallVec<[u8; 4]> { n.registers(w, &c.reg).collect() };
             let mut hints = beside(&ground.copied);
             hints.extend(ground.wishes[w].iter().copied());
@@ -229,21 +358,21 @@ impl<'a> Coloring<'a> {
             if d.file != RegFile::UR || c.windows[RegFile::UR as usize] == 0 {
                 hints.extend(beside(&ground.replaced));
             }
-            if let Some(r) = c.free_frame(d, &hints) {
-                c.occupy(w, d, r);
+            if let Some(r) = c.free_frame(w, &hints) {
+                c.occupy(w, r);
                 continue;
             }
             // A wide web takes long to look for, so that fewer of them may be tried.
             let each = if d.file == RegFile::R { general } else { 1 };
-            evictions += each * if patience.is_some() { d.lanes.len() } else { 1 };
+            c.evictions += each * if patience.is_some() { d.lanes.len() } else { 1 };
             let limit = if patience.is_some() { f32::INFINITY } else { weight[w] };
             // Accumulators of warp groups have no place but theirs.
-            let may = evictions < most && (patience.is_none() || d.lanes.len() <= WIDE);
-            let victims = may.then(|| c.cheapest_frame(d, limit, &weight)).flatten();
+            let may = c.evictions < most && (patience.is_none() || d.lanes.len() <= WIDE);
+            let victims = may.then(|| c.cheapest_frame(w, limit, &weight)).flatten();
             let Some((r, victims)) = victims else {
                 failed.push(w);
                 // Whatever else fails, another order says what leaves its register.
-                if patience.is_some() {
+                if patience.is_some() || failed.len() > most_failed {
                     break;
                 }
                 continue;
@@ -252,44 +381,25 @@ impl<'a> Coloring<'a> {
                 if patience.is_some() {
                     weight[v] += size(v);
                 }
-                c.vacate(v, &webs.webs[v]);
-                let vd = &webs.webs[v];
-                let first = vd.start();
-                queue.push((rank(vd), Reverse((first, v))));
+                c.vacate(v);
+                queue.push(place(v));
             }
-            c.occupy(w, d, r);
+            c.occupy(w, r);
         }
-        if failed.is_empty() { Ok(c) } else { Err(failed) }
+        let fits = c.used.iter().zip(most_used).all(|(used, most)| *used <= most);
+        if failed.is_empty() && fits { Ok(c) } else { Err(failed) }
     }
 
     /// A register of `file` that is free over `at`, below those already in use.
     pub fn scratch(&self, file: RegFile, at: Segment) -> Option<Reg> {
         let below = usize::from(self.used[file as usize]).min(self.ground.limits.count(file).into());
-        let free = Set::of(0..below).without(&self.busy[file as usize].during(&self.ground.slots, at));
+        let free = Set::of(0..below).without(&self.busy[file as usize].during(self.ground.slots.range(at)));
         free.iter().map(|index| Reg { file, index }).find(|r| !self.ground.limits.reserved(*r))
     }
 
-    fn touch(&mut self, file: RegFile, index: u8) {
-        let used = &mut self.used[file as usize];
-        *used = (*used).max(u16::from(index) + 1);
-    }
-
-    /// Where frame `d` may begin, whatever holds the registers.
-    fn starts(&self, d: &WebData) -> Set {
-        let count = usize::from(self.ground.limits.count(d.file));
-        let Some(last) = count.checked_sub(d.lanes.len()) else { return Set::default() };
-        let all = Set::of(d.lowest.into()..last + 1).among(&Set::multiples(d.align));
-        let mut taken = Set::default();
-        let reserved =
-            (0..count).filter(|n| self.ground.limits.reserved(Reg { file: d.file, index: *n as u8 }));
-        for r in reserved {
-            taken.add(&Set::of((r + 1).saturating_sub(d.lanes.len())..r + 1));
-        }
-        all.without(&taken)
-    }
-
-    fn free_frame(&mut self, d: &WebData, hints: &[u8]) -> Option<u8> {
-        let free = self.free_starts(d, &self.busy[d.file as usize]);
+    fn free_frame(&mut self, w: Web, hints: &[u8]) -> Option<u8> {
+        let d = &self.ground.webs.webs[w];
+        let free = self.ground.free_starts(w, &self.busy[d.file as usize]);
         free.first()?;
         if let Some(r) = hints.iter().copied().find(|r| free.contains(*r)) {
             return Some(r);
@@ -325,49 +435,41 @@ impl<'a> Coloring<'a> {
 
     /// What holds the registers of a file: it is kept from the first time on that something has to make room there.
     fn owners(&mut self, file: RegFile) -> &Owners {
-        let Ground { webs, limits, .. } = self.ground;
+        let ground = self.ground;
         self.owners[file as usize].get_or_insert_with(|| {
-            let mut held = vec![Vec::new(); limits.count(file).into()];
-            for (w, d) in webs.webs.iter().filter(|(_, d)| d.file == file) {
+            let mut held = vec![Vec::new(); ground.limits.count(file).into()];
+            for w in ground.webs.webs.iter().filter(|(_, d)| d.file == file).map(|(w, _)| w) {
                 let Some(r) = self.reg[w] else { continue };
-                for (k, lane) in d.lanes.iter().enumerate() {
-                    held[usize::from(r) + k].extend(lane.iter().map(|h| (h.at.start, h.at.end, w)));
+                for (registers, slots) in ground.runs(w) {
+                    for k in registers {
+                        held[usize::from(r) + k].extend(slots.iter().map(|h| (h.start, h.end, w)));
+                    }
                 }
             }
-            held.iter_mut().for_each(|list| list.sort_unstable_by_key(|(start, end, _)| (*start, *end)));
+            held.iter_mut().for_each(|list| list.sort_unstable_by_key(|(start, ..)| *start));
             Owners(held)
         })
-    }
-
-    /// Where frame `d` may begin in `busy`.
-    fn free_starts(&self, d: &WebData, busy: &Busy) -> Set {
-        let mut free = self.starts(d);
-        for (k, lane) in d.lanes.iter().enumerate() {
-            let mut taken = Set::default();
-            lane.iter().for_each(|h| taken.add(&busy.during(&self.ground.slots, h.at)));
-            free = free.without(&taken.down(k));
-            if free.is_empty() {
-                break;
-            }
-        }
-        free
     }
 
     /// The frame whose owners are together lightest, if they are lighter than `limit`.
     fn cheapest_frame(
         &mut self,
-        d: &WebData,
+        w: Web,
         limit: f32,
         weight: &SecondaryMap<Web, f32>,
     ) -> Option<(u8, SmallVec<[Web; 4]>)> {
+        let ground = self.ground;
+        let file = ground.webs.webs[w].file;
         let mut best: Option<(f32, u8, SmallVec<[Web; 4]>)> = None;
-        let starts = self.free_starts(d, &self.ground.taken[d.file as usize]);
-        let owners = self.owners(d.file);
+        let starts = ground.free_starts(w, &ground.taken[file as usize]);
+        let owners = self.owners(file);
         for r in starts.iter() {
             let mut victims: SmallVec<[Web; 4]> = SmallVec::new();
             let mut total = 0.0;
-            let lanes = d.lanes.iter().enumerate().flat_map(|(k, lane)| {
-                lane.iter().flat_map(move |h| owners.conflicts(usize::from(r) + k, h.at))
+            let lanes = ground.runs(w).flat_map(|(registers, held)| {
+                let of =
+                    move |k: usize| held.iter().flat_map(move |h| owners.conflicts(usize::from(r) + k, h));
+                registers.flat_map(of)
             });
             for w in lanes {
                 if !victims.contains(&w) {
@@ -386,28 +488,34 @@ impl<'a> Coloring<'a> {
         best.map(|(_, r, v)| (r, v))
     }
 
-    fn occupy(&mut self, w: Web, d: &WebData, r: u8) {
+    fn occupy(&mut self, w: Web, r: u8) {
         self.reg[w] = Some(r);
+        let d = &self.ground.webs.webs[w];
         let (busy, owners) = (&mut self.busy[d.file as usize], &mut self.owners[d.file as usize]);
-        for (lane, r) in d.lanes.iter().zip(r..) {
-            for Held { at, .. } in lane.iter() {
-                busy.occupy(&self.ground.slots, r, *at);
+        let r = usize::from(r);
+        for (registers, held) in self.ground.runs(w) {
+            let all = Set::of(r + registers.start..r + registers.end);
+            for h in held {
+                busy.occupy(&all, h.start as usize..h.end as usize);
                 if let Some(owners) = owners {
-                    owners.occupy(r.into(), *at, w);
+                    registers.clone().for_each(|k| owners.occupy(r + k, h, w));
                 }
             }
         }
-        self.touch(d.file, r + (d.lanes.len() as u8 - 1));
+        let used = &mut self.used[d.file as usize];
+        *used = (*used).max((r + d.lanes.len()) as u16);
     }
 
-    fn vacate(&mut self, w: Web, d: &WebData) {
+    fn vacate(&mut self, w: Web) {
         let Some(r) = self.reg[w].take() else { return };
-        let (busy, owners) = (&mut self.busy[d.file as usize], &mut self.owners[d.file as usize]);
-        for (lane, r) in d.lanes.iter().zip(r..) {
-            for Held { at, .. } in lane.iter() {
-                busy.vacate(&self.ground.slots, r, *at);
+        let file = self.ground.webs.webs[w].file as usize;
+        let (busy, owners, r) = (&mut self.busy[file], &mut self.owners[file], usize::from(r));
+        for (registers, held) in self.ground.runs(w) {
+            let all = Set::of(r + registers.start..r + registers.end);
+            for h in held {
+                busy.vacate(&all, h.start as usize..h.end as usize);
                 if let Some(owners) = owners {
-                    owners.vacate(r.into(), *at, w);
+                    registers.clone().for_each(|k| owners.vacate(r + k, h, w));
                 }
             }
         }

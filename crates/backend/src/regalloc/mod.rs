@@ -23,10 +23,11 @@ mod webs;
 use crate::liveness::Ranges;
 use crate::pool::{self, Grants};
 use crate::together::WholeWarp;
-use color::Order;
+use color::{Coloring, Order, Terms};
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
+use ori::registers::FILES;
 use ori::{Allocated, Block, Function, Value};
 use room::{FEW, Room};
 use rustc_hash::FxHashSet;
@@ -325,13 +326,19 @@ fn allocate_prepared(
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
         let called = color::uniform_limit(func);
         let ground = color::Ground::new(&webs, limits, called, all_pinned);
-        let color = |w: color::Windows, order: Order| color::Coloring::new(&ground, w, order);
-        let mut colors = color([0; 5], Order::Width);
+        let mut colors = Coloring::new(&ground, Order::Width, &Terms::default());
+        // Files in which the widest first do not find room, whatever others are given out in turn.
+        let full = colors
+            .as_ref()
+            .err()
+            .map_or([false; 5], |failed| FILES.map(|file| failed.iter().any(|w| webs.webs[*w].file == file)));
         let mut least = usize::MAX;
         for order in [Order::Area, Order::NegotiatedInTurn(PATIENCE_IN_TURN), Order::Negotiated(PATIENCE)] {
             if colors.is_err() && (order.patience().is_none() || least <= NEAR && negotiations > 0) {
                 negotiations -= u32::from(order.patience().is_some());
-                colors = color([0; 5], order).or_else(|failed| {
+                let most_failed = if negotiations > 0 { NEAR } else { 0 };
+                let terms = Terms { most_failed, ..Terms::default() };
+                colors = Coloring::new(&ground, order, &terms).or_else(|failed| {
                     least = least.min(failed.len());
                     colors
                 });
@@ -343,8 +350,14 @@ fn allocate_prepared(
             let mut only_predicates = [0; 5];
             only_predicates[RegFile::P as usize] = all[RegFile::P as usize];
             let mut in_turn = [all, only_predicates].into_iter().filter(|w| *w != [0; 5]).filter_map(|w| {
-                let found = color(w, Order::Width).ok()?;
-                (0..5).all(|f| found.used[f] <= lowest.used[f].max(w[f].into())).then_some(found)
+                let terms = Terms {
+                    windows: w,
+                    most_failed: 0,
+                    most_used: std::array::from_fn(|f| lowest.used[f].max(w[f].into())),
+                    like: Some(lowest).filter(|_| full == [false; 5]),
+                };
+                let may = FILES.iter().all(|f| w[*f as usize] > 0 || !full[*f as usize]);
+                may.then(|| Coloring::new(&ground, Order::Width, &terms).ok()).flatten()
             });
             if let Some(found) = in_turn.next() {
                 colors = Ok(found);
