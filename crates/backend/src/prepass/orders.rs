@@ -44,10 +44,12 @@ impl Ordered {
 /// The best order of a part under limits.
 pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
     let old = measured(part, None);
-    let mut first = measured(part, Some(back(part, limits, tuning, true)));
+    let states = State::of(part, tuning);
+    let back = |limits: &Counts, passes: bool| back(part, &states, limits, passes);
+    let mut first = back(limits, true);
     if part.nodes.last().is_some_and(|n| n.stretch > 0) {
         // Where much may pass barriers, it may be too much.
-        let stays = measured(part, Some(back(part, limits, tuning, false)));
+        let stays = back(limits, false);
         if stays.rank(limits) < first.rank(limits) {
             first = stays;
         }
@@ -66,7 +68,7 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
         for fewer in 1..=FEWER {
             let mut lower = *limits;
             others.iter().for_each(|f| lower[*f] -= fewer);
-            offer(measured(part, Some(back(part, &lower, tuning, true))));
+            offer(back(&lower, true));
         }
     }
     if over > 0 {
@@ -75,7 +77,7 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
         offer(measured(part, Some(forth(part, limits[0]))));
         if over <= MUCH {
             let lower = [limits[0] - over, limits[1], limits[2], limits[3]];
-            offer(measured(part, Some(back(part, &lower, tuning, true))));
+            offer(back(&lower, true));
             offer(measured(part, Some(forth(part, lower[0]))));
         }
     }
@@ -83,7 +85,7 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
         // Registers were spared near the limit. Later than that may be in time, and takes less time.
         for k in 1..=HEADROOM {
             let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
-            offer(measured(part, Some(back(part, &higher, tuning, true))));
+            offer(back(&higher, true));
         }
         offer(measured(part, Some(forth(part, limits[0]))));
     }
@@ -98,9 +100,10 @@ pub fn spilling(part: &Part, limits: &Counts, tuning: &Tuning, best: Ordered) ->
         ((1..FILES).map(missing).sum::<i32>(), s.cycles + SPILL * leaving(part, s, limits[0]))
     };
     let mut best = (cost(&best), best);
+    let states = State::of(part, tuning);
     for k in MORE {
         let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
-        let found = measured(part, Some(back(part, &higher, tuning, true)));
+        let found = back(part, &states, &higher, true);
         let new = cost(&found);
         if new < best.0 {
             best = (new, found);
@@ -208,20 +211,30 @@ struct State {
     /// General registers that are live more, before it than behind it.
     net: i32,
     depth: u32,
+    /// Whether it may go next.
+    open: bool,
 }
 
-/// An order made from the end: while there is room, the longest way first. Whether anything `passes` barriers.
-fn back(part: &Part, limits: &Counts, tuning: &Tuning, passes: bool) -> Vec<u32> {
+impl State {
+    /// Those of a part's instructions at its end.
+    fn of(part: &Part, tuning: &Tuning) -> Vec<State> {
+        let live = Live::at_end(part);
+        let state = |(k, n): (u32, &Node)| State {
+            succs: n.succs,
+            ready: n.end,
+            net: live.which(&n.uses, 0, false),
+            depth: n.depth + tuning.nudge(k),
+            open: false,
+        };
+        (0..).zip(&part.nodes).map(state).collect()
+    }
+}
+
+/// An order made from the end, with these states there: while there is room, the longest way first. Whether anything `passes` barriers.
+fn back(part: &Part, states: &[State], limits: &Counts, passes: bool) -> Ordered {
     let mut live = Live::at_end(part);
     let nodes = &part.nodes;
-    let net = |n: &Node| live.which(&n.uses, 0, false);
-    let state = |(k, n): (u32, &Node)| State {
-        succs: n.succs,
-        ready: n.end,
-        net: net(n),
-        depth: n.depth + tuning.nudge(k),
-    };
-    let mut list = Ready { states: (0..).zip(nodes).map(state).collect(), ..Ready::default() };
+    let mut list = Ready { states: states.to_vec(), ..Ready::default() };
     let mut stretches = Stretches::new(nodes, passes);
     for k in (0..nodes.len() as u32).filter(|k| nodes[*k as usize].succs == 0) {
         if stretches.admits(nodes, k) {
@@ -258,7 +271,8 @@ fn back(part: &Part, limits: &Counts, tuning: &Tuning, passes: bool) -> Vec<u32>
     }
     debug_assert_eq!(order.len(), nodes.len(), "dependences are acyclic");
     order.reverse();
-    order
+    let cycles = cycles(nodes, order.iter().copied());
+    Ordered { order: Some(order), most, cycles }
 }
 
 /// What is between two barriers, where nothing passes them, from the last: the rest waits until all of it has its place.
@@ -353,19 +367,27 @@ fn forth(part: &Part, limit: i32) -> Vec<u32> {
     order
 }
 
-/// By what an instruction is chosen where registers are short.
-type Cost = (i32, u32, Reverse<u32>, Reverse<u32>);
+/// By what an instruction is chosen where registers are short: what costs fewest first, then what is ready, has the longest way to the
+/// start, and stands last. One number, as that is compared at once.
+type Cost = u128;
 
-/// Instructions that may go next.
+/// Two numbers as one, the first counts more.
+fn pair(a: u32, b: u32) -> u64 {
+    u64::from(a) << 32 | u64::from(b)
+}
+
+/// Instructions that may go next. The lists also have what has gone, and what has changed as it was before: that is passed over.
 #[derive(Default)]
 struct Ready {
     states: Vec<State>,
     /// All, the one that costs fewest registers first.
-    by_cost: BTreeSet<Cost>,
+    by_cost: BinaryHeap<Reverse<Cost>>,
     /// Those whose readers need not wait, the one with the longest way to the start first.
-    now: BTreeSet<(Reverse<u32>, Reverse<u32>)>,
-    /// The others (and some that have gone), by the time.
-    later: BinaryHeap<Reverse<(u32, u32)>>,
+    now: BinaryHeap<u64>,
+    /// The others, by the time.
+    later: BinaryHeap<Reverse<u64>>,
+    /// Those that may go, in any order.
+    open: Vec<u32>,
     /// When the last product of matrices went.
     product: Option<u32>,
 }
@@ -373,19 +395,43 @@ struct Ready {
 impl Ready {
     fn key(&self, k: u32) -> Cost {
         let n = &self.states[k as usize];
-        (n.net, n.ready, Reverse(n.depth), Reverse(k))
+        let net = n.net.wrapping_add(i32::MIN) as u32;
+        u128::from(pair(net, n.ready)) << 64 | u128::from(pair(!n.depth, !k))
     }
 
     /// An instruction may go next: everything that must come behind it has its place.
     fn admit(&mut self, live: &Live<'_>, node: &Node, k: u32) {
-        self.states[k as usize].net -= live.which(&node.defs, 0, true);
-        self.by_cost.insert(self.key(k));
-        self.later.push(Reverse((self.states[k as usize].ready, k)));
+        let state = &mut self.states[k as usize];
+        state.net -= live.which(&node.defs, 0, true);
+        state.open = true;
+        self.open.push(k);
+        self.list(k);
+    }
+
+    fn list(&mut self, k: u32) {
+        self.by_cost.push(Reverse(self.key(k)));
+        self.later.push(Reverse(pair(self.states[k as usize].ready, k)));
     }
 
     fn remove(&mut self, k: u32) {
-        self.by_cost.remove(&self.key(k));
-        self.now.remove(&(Reverse(self.states[k as usize].depth), Reverse(k)));
+        self.states[k as usize].open = false;
+    }
+
+    /// Whether an instruction may go next, and by the time `at`, which is the one that it has now.
+    fn is_there(&self, k: u32, at: u32) -> bool {
+        self.states[k as usize].open && self.states[k as usize].ready == at
+    }
+
+    /// The one that costs fewest registers; it stays where it is.
+    fn cheapest(&mut self) -> Option<u32> {
+        while let Some(&Reverse(cost)) = self.by_cost.peek() {
+            let k = !(cost as u32);
+            if self.states[k as usize].open && self.key(k) == cost {
+                return Some(k);
+            }
+            self.by_cost.pop();
+        }
+        None
     }
 
     /// Whether a product of matrices has to wait for the one that went last; then it is admitted again for later.
@@ -395,49 +441,53 @@ impl Ready {
         else {
             return false;
         };
-        self.remove(k);
         self.states[k as usize].ready = at;
-        self.by_cost.insert(self.key(k));
-        self.later.push(Reverse((at, k)));
+        self.list(k);
         true
     }
 
     /// One general register fewer.
     fn cheaper(&mut self, k: u32) {
-        let was = self.by_cost.remove(&self.key(k));
         self.states[k as usize].net -= 1;
-        if was {
-            self.by_cost.insert(self.key(k));
+        if self.states[k as usize].open {
+            self.by_cost.push(Reverse(self.key(k)));
         }
     }
 
     fn choose(&mut self, nodes: &[Node], live: &Live<'_>, limits: &Counts, cycle: &mut u32) -> Option<u32> {
-        while let Some(&Reverse((at, k))) = self.later.peek().filter(|l| l.0.0 <= *cycle) {
+        while let Some(&Reverse(later)) = self.later.peek().filter(|l| l.0 <= pair(*cycle, u32::MAX)) {
             self.later.pop();
-            let n = self.states[k as usize];
-            if self.by_cost.contains(&self.key(k)) && n.ready == at {
-                self.now.insert((Reverse(n.depth), Reverse(k)));
+            let (at, k) = ((later >> 32) as u32, later as u32);
+            if self.is_there(k, at) {
+                self.now.push(pair(self.states[k as usize].depth, k));
             }
         }
         if live.count[0] + HEADROOM > limits[0] {
-            return self.by_cost.first().map(|c| c.3.0);
+            return self.cheapest();
         }
         if let Some(f) = (1..FILES).find(|f| live.count[*f] >= limits[*f]) {
             let change = |k: u32| {
                 let n = &nodes[k as usize];
                 live.which(&n.uses, f as u8, false) - live.which(&n.defs, f as u8, true)
             };
-            let candidates = self.by_cost.iter().map(|c| c.3.0).take(LOOK);
+            self.open.retain(|k| self.states[*k as usize].open);
+            let mut costs: Vec<Cost> = self.open.iter().map(|k| self.key(*k)).collect();
+            if costs.len() > LOOK {
+                costs.select_nth_unstable(LOOK);
+                costs.truncate(LOOK);
+            }
+            let candidates = costs.into_iter().map(|cost| !(cost as u32));
             return candidates.min_by_key(|k| (change(*k), Reverse(nodes[*k as usize].depth), Reverse(*k)));
         }
-        while let Some((_, Reverse(k))) = self.now.first().copied() {
-            if !self.waits(nodes, k, *cycle) {
+        while let Some(k) = self.now.pop().map(|now| now as u32) {
+            let open = self.states[k as usize].open;
+            if open && !self.waits(nodes, k, *cycle) {
                 return Some(k);
             }
         }
-        while let Some(Reverse((at, k))) = self.later.pop() {
-            let there = self.by_cost.contains(&self.key(k)) && self.states[k as usize].ready == at;
-            if there && !self.waits(nodes, k, at) {
+        while let Some(Reverse(later)) = self.later.pop() {
+            let (at, k) = ((later >> 32) as u32, later as u32);
+            if self.is_there(k, at) && !self.waits(nodes, k, at) {
                 *cycle = at;
                 return Some(k);
             }
