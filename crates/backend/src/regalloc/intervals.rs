@@ -4,6 +4,7 @@
 //! few and a search tree for many: looking up or adding some costs their number, not that of those already there.
 
 use crate::liveness::Segment;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// A live interval of one register of a web, and what it holds.
@@ -18,18 +19,21 @@ pub struct Held {
 /// More intervals than this are in a tree.
 const FEW: usize = 32;
 
+/// A list of few: most have room in place.
+type List = SmallVec<[Held; 2]>;
+
 /// The intervals of a register.
 #[derive(Clone, Debug)]
 pub enum Intervals {
     /// By start.
-    Few(Vec<Held>),
+    Few(List),
     /// The same by the start.
     Many(BTreeMap<u32, Held>),
 }
 
 impl Default for Intervals {
     fn default() -> Intervals {
-        Intervals::Few(Vec::new())
+        Intervals::Few(List::new())
     }
 }
 
@@ -140,11 +144,11 @@ fn overlap(a: &[Held], b: &[Held]) -> bool {
 }
 
 /// Both lists, ascending; overlapping ones (which hold the same) become one.
-fn union(a: Vec<Held>, b: Vec<Held>) -> Vec<Held> {
+fn union(a: List, b: List) -> List {
     if a.is_empty() || b.is_empty() {
         return if a.is_empty() { b } else { a };
     }
-    let mut out: Vec<Held> = Vec::with_capacity(a.len() + b.len());
+    let mut out = List::with_capacity(a.len() + b.len());
     let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
     loop {
         let next = match (a.peek(), b.peek()) {
