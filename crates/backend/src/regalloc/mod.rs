@@ -290,7 +290,7 @@ fn allocate_prepared(
     let mut high = aim.map(|(file, _)| file).to_vec();
     let mut split: Option<Split> = None;
     // The function before general values leave their registers, and limits for that which are yet to be tried.
-    let mut whole: Option<(Function, Spiller)> = None;
+    let mut whole: Option<(Rc<Function>, Spiller)> = None;
     let mut lower = LOWER.into_iter();
     let mut negotiations = NEGOTIATIONS;
     let mut allocated = loop {
@@ -403,7 +403,8 @@ fn allocate_prepared(
         if let Some((fewer, confined_fewer)) = fewer
             && let Some((before, state)) = whole.take()
         {
-            (*func, *spiller) = (before, state);
+            *spiller = state;
+            *func = Rc::unwrap_or_clone(before);
             if general > FEWEST && (open || kept < FEW.into()) {
                 aim.iter_mut().filter(|a| open && a.0 == RegFile::R).for_each(|a| a.1 -= fewer);
                 kept += if confined { confined_fewer } else { 0 };

@@ -121,15 +121,15 @@ impl Spiller {
         cfg: &Cfg,
         room: Room<'_>,
         ranges: &mut Option<Ranges>,
-    ) -> Option<(Function, Spiller)> {
+    ) -> Option<(Rc<Function>, Spiller)> {
         self.pinned.grow(func.values.len());
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
         if most_needed(func, cfg, RegFile::R, room, known, true) <= room.limit {
             return None;
         }
         let plan = farthest::plan(func, cfg, room, known)?;
-        let before = (func.clone(), self.clone());
-        self.keep(func);
+        let before = (Rc::new(func.clone()), self.clone());
+        self.original.get_or_insert_with(|| before.0.clone());
         split::apply(self, func, cfg, known, &plan);
         self.planned = true;
         *ranges = None;
