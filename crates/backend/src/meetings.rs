@@ -472,19 +472,13 @@ pub fn do_apart(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> 
 /// which others may keep them.
 fn enclose(func: &mut Function, b: Block, part: std::ops::Range<usize>, surely: bool) {
     let loc = func.blocks[b].insts.get(part.start).map_or(func.blocks[b].term_loc, |i| func.insts[*i].loc);
-    let rest = func.add_block();
-    func.layout.pop();
-    let place = func.layout.iter().position(|x| *x == b).map_or(func.layout.len(), |k| k + 1);
-    func.layout.insert(place, rest);
+    let rest = func.split_block(b, part.end);
     let barrier = operand(func.add_value(RegFile::B, 1));
     let mods: &[Mod] = if surely && func.target.info().reconvergent { &[Mod::RECONVERGENT] } else { &[] };
-    let mut after = func.blocks[b].insts.split_off(part.end);
+    let mut after = std::mem::take(&mut func.blocks[rest].insts);
     let mut insts = Insts { func, block: rest, loc };
     insts.put(Op::Sass(Opcode::BSYNC), mods, [pt(), barrier]);
     func.blocks[rest].insts.append(&mut after);
-    func.blocks[rest].term_loc = func.blocks[b].term_loc;
-    func.blocks[rest].term =
-        std::mem::replace(&mut func.blocks[b].term, Terminator::Jump(Builder::call(rest)));
     let mut insts = Insts { func, block: b, loc };
     insts.put(Op::Sass(Opcode::BSSY), mods, [barrier, Operand::Label(rest)]);
     let region = &mut func.blocks[b].insts;

@@ -80,17 +80,7 @@ pub fn divide(func: &mut Function) {
                 least = of_it;
                 continue;
             }
-            let next = func.add_block();
-            func.layout.pop();
-            let at = func.layout.iter().position(|x| *x == from).map_or(func.layout.len(), |at| at + 1);
-            func.layout.insert(at, next);
-            let rest = func.blocks[from].insts.split_off(k);
-            let jump = Terminator::Jump(ori::Builder::call(next));
-            let term = std::mem::replace(&mut func.blocks[from].term, jump);
-            func.blocks[next].insts = rest;
-            func.blocks[next].term = term;
-            func.blocks[next].term_loc = func.blocks[from].term_loc;
-            (from, least) = (next, of_it);
+            (from, least) = (func.split_block(from, k), of_it);
         }
     }
 }

@@ -761,6 +761,23 @@ impl Function {
         self.layout.push(b);
         b
     }
+    /// A new empty block that follows `after` in the layout.
+    pub fn add_block_after(&mut self, after: Block) -> Block {
+        let new = self.add_block();
+        self.layout.pop();
+        let at = self.layout.iter().position(|b| *b == after).map_or(self.layout.len(), |at| at + 1);
+        self.layout.insert(at, new);
+        self.blocks[new].term_loc = self.blocks[after].term_loc;
+        new
+    }
+    /// Splits a block: its instructions from the `at`th on become, with its terminator, a new block, to which the rest jumps.
+    pub fn split_block(&mut self, b: Block, at: usize) -> Block {
+        let rest = self.add_block_after(b);
+        self.blocks[rest].insts = self.blocks[b].insts.split_off(at);
+        let jump = Terminator::Jump(BlockCall { block: rest, args: SmallVec::new() });
+        self.blocks[rest].term = std::mem::replace(&mut self.blocks[b].term, jump);
+        rest
+    }
     /// A new value.
     pub fn add_value(&mut self, file: RegFile, width: u8) -> Value {
         self.values.push(ValueData { file, width })

@@ -214,14 +214,10 @@ fn split_double_edges(func: &mut Function) {
             if !clash {
                 continue;
             }
-            let new = func.add_block();
-            func.layout.pop();
-            let at = func.layout.iter().position(|x| *x == b).expect("in layout");
-            func.layout.insert(at + 1, new);
+            let new = func.add_block_after(b);
             let args = std::mem::take(&mut targets[k].args);
             let old = std::mem::replace(&mut targets[k].block, new);
             func.blocks[new].term = Terminator::Jump(BlockCall { block: old, args });
-            func.blocks[new].term_loc = func.blocks[b].term_loc;
         }
         drop(targets);
         func.blocks[b].term = term;
