@@ -77,7 +77,8 @@ fn room_of_addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> Room {
     let insts = || func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
     for d in insts() {
         for o in &d.operands {
-            if let Operand::Addr { base: Some(Name::Val(v)), uniform: None, width, offset, .. } = o
+            if let Operand::Addr { base: Some(Name::Val(v)), uniform, width, offset, .. } = o
+                && names_nothing(*uniform)
                 && let Some(offsets) = offsets(d.op, *width == AddrWidth::R64)
             {
                 as_address[*v] += 1;
@@ -90,6 +91,11 @@ fn room_of_addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> Room {
         room[v] = None;
     }
     room
+}
+
+/// Whether no uniform register is added to an address: SYNCS has URZ there.
+fn names_nothing(uniform: Option<Name>) -> bool {
+    uniform.is_none_or(|n| n == Name::Phys(Reg::URZ))
 }
 
 /// Whether the offsets of all that read the value take the number.
@@ -273,6 +279,7 @@ fn offsets(op: Op, wide: bool) -> Option<Offsets> {
         (Opcode::LDG | Opcode::STG | Opcode::LD | Opcode::ST, true) => Some(OFFSETS),
         (Opcode::ATOM | Opcode::ATOMG | Opcode::RED | Opcode::REDG, true) => Some(ATOMIC_OFFSETS),
         (Opcode::LDS | Opcode::STS | Opcode::LDL | Opcode::STL, false) => Some(OFFSETS),
+        (Opcode::SYNCS_ARRIVE | Opcode::SYNCS_PHASECHK, false) => Some(OFFSETS),
         // ptxas was not seen to have negative ones.
         (Opcode::LDSM, false) => Some(0..=*OFFSETS.end()),
         (Opcode::ATOMS, false) => Some(ATOMIC_OFFSETS),
@@ -324,10 +331,12 @@ fn nearer(
     d: &InstData,
     slot: usize,
 ) -> Option<(Name, i32)> {
-    let Operand::Addr { base: Some(Name::Val(v)), width, uniform: None, offset, .. } = d.operands[slot]
-    else {
+    let Operand::Addr { base: Some(Name::Val(v)), width, uniform, offset, .. } = d.operands[slot] else {
         return None;
     };
+    if !names_nothing(uniform) {
+        return None;
+    }
     let wide = width == AddrWidth::R64;
     let (base, more) = match width {
         AddrWidth::R64 => {
@@ -348,6 +357,14 @@ fn nearer(
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn barriers_are_at_offsets() {
+        let got = after(
+            "    v3:R = IADD3 PT, PT, v0, 0xfffffff8, RZ, !PT, !PT\n    SYNCS.ARRIVE.ARRIVE.TRANS64 RZ, [v3+URZ+0x10], v0\n",
+        );
+        assert!(got.contains("[v0+URZ+0x8], v0"), "{got}");
+    }
+
     #[test]
     fn frames_are_accessed_from_the_stack_pointer() {
         let got = after(
