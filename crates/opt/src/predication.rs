@@ -12,6 +12,7 @@
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
+use ori::uniformity::Uniformity;
 use ori::{
     Block, BlockCall, Changed, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands,
     Refusal, Remark, Terminator, Value, operand,
@@ -41,6 +42,9 @@ pub fn run(func: &mut Function) -> bool {
     for _ in 0..MOST_ROUNDS {
         let cfg = Cfg::new(func);
         let varying = varying(func, &cfg);
+        let brings = |b: &Block| func.blocks[*b].insts.iter().any(|i| fit(&func.insts[*i]) == Fit::Brings);
+        let uniformity = cfg.rpo.iter().any(brings).then(|| Uniformity::new(func, &cfg));
+        let uniformity = uniformity.as_ref();
         let mut gone: SecondaryMap<Block, bool> = SecondaryMap::new();
         let mut converted = false;
         for &b in cfg.rpo.iter().rev() {
@@ -57,7 +61,15 @@ pub fn run(func: &mut Function) -> bool {
             for side in plan.sides.iter().flatten() {
                 gone[side.block] = true;
             }
-            apply(func, b, plan);
+            // Values that are new since that was asked are read by what was put under guards alone.
+            let alike = |d: &InstData| {
+                let mut same = uniformity.is_some();
+                d.for_each_use(|n| {
+                    same &= n.value().is_none_or(|v| uniformity.is_some_and(|u| !u.is_divergent(v)));
+                });
+                same
+            };
+            apply(func, b, plan, alike);
             converted = true;
         }
         if !converted {
@@ -147,6 +159,10 @@ enum Fit {
     Load,
     /// A guard. So do arrivals at barriers in memory.
     Store,
+    /// A guard, where lanes may bring other words to the uniform register, or have another say.
+    Brings,
+    /// A guard of the whole warp, for which one lane executes it: bulk copies, products of tensor memory.
+    Warp,
     /// It can't be.
     No,
 }
@@ -165,9 +181,34 @@ fn fit(d: &InstData) -> Fit {
         Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDL | Opcode::LDGSTS) => Fit::Load,
         // A constant at a place that a register names.
         _ if d.is_pure() => Fit::Load,
-        Op::Sass(Opcode::STG | Opcode::ST | Opcode::STS | Opcode::STL | Opcode::SYNCS_ARRIVE) => Fit::Store,
+        Op::Sass(Opcode::STG | Opcode::ST | Opcode::STS | Opcode::STL) => Fit::Store,
+        Op::Sass(Opcode::SYNCS_ARRIVE | Opcode::SYNCS_CCTL) => Fit::Store,
+        Op::Sass(Opcode::R2UR | Opcode::VOTEU) => Fit::Brings,
+        Op::Sass(op) if is_executed_once(op) => Fit::Warp,
         _ => Fit::No,
     }
+}
+
+/// What is executed once for all active lanes, with operands in uniform registers, and no results: ptxas 13.0.88 has each of them under a guard of the
+/// warp where its lane was chosen by `elect.sync` (docs/matrix.md).
+fn is_executed_once(op: Opcode) -> bool {
+    use Opcode::*;
+    let copies =
+        matches!(op, UTMALDG | UTMAPF | UTMASTG | UTMAREDG | UBLKCP | UBLKRED | UBLKPF | SYNCS_EXCH | UTCCP);
+    let products = matches!(
+        op,
+        UTCHMMA
+            | UTCHMMA_T
+            | UTCIMMA
+            | UTCIMMA_T
+            | UTCQMMA
+            | UTCQMMA_T
+            | UTCQMMA_SF
+            | UTCQMMA_SF_T
+            | UTCOMMA
+            | UTCOMMA_T
+    );
+    copies || products || matches!(op, UTCBAR | UTCSHIFT)
 }
 
 /// Values that may differ between threads of a block, for the choice of the limits only: values that come together
@@ -259,19 +300,29 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
         merges.push(merger.merge(*x, *y).ok_or("what the sides pass on cannot be chosen by a guard")?);
     }
     let limits = if varying[condition] { DIVERGENT } else { UNIFORM };
-    let most = if first.is_some() && second.is_some() { limits.two } else { limits.one };
+    let alone = first.is_none() || second.is_none();
+    let most = if alone { limits.one } else { limits.two };
     for (n, side) in sides.iter().enumerate() {
         // A selection counts for the side that there is.
         let selections = if n == 0 || first.is_none() { merger.selections } else { 0 };
-        let (mut loads, mut others) = (0, selections);
+        let (mut loads, mut others, mut stores) = (0, selections, 0);
+        let (mut brings, mut once) = (0, 0);
         for &i in side.iter().flat_map(|s| &func.blocks[s.block].insts) {
             match fit(&func.insts[i]) {
                 Fit::Free => {}
                 Fit::Load => loads += 1,
-                Fit::Computes | Fit::Store => others += 1,
+                Fit::Computes => others += 1,
+                Fit::Store => stores += 1,
+                Fit::Brings => brings += 1,
+                Fit::Warp => once += 1,
                 Fit::No => return Err("an instruction of a side cannot be guarded".into()),
             }
         }
+        // ptxas keeps branches around more than one of these, and around one and an arrival.
+        if once > 1 || once == 0 && brings > 0 || once > 0 && (loads + stores > 0 || !alone) {
+            return Err("what the warp executes once stands beside others".into());
+        }
+        others += stores;
         let together = limits.with_loads;
         let allowed = if loads > 0 { together - loads.min(together) } else { most };
         if loads > LOADS || others > LOADS.min(allowed) {
@@ -400,14 +451,32 @@ fn is_plain(r: &RegOp<Name>) -> bool {
     *r == RegOp::plain(r.reg)
 }
 
-/// Moves the sides into `b`.
-fn apply(func: &mut Function, b: Block, plan: Plan) {
+/// A guard that holds for the warp where another one holds for any of the active lanes, made at the end of `before`.
+fn of_warp(func: &mut Function, before: &mut Vec<Inst>, guard: Guard, loc: Loc) -> Guard {
+    let any = func.add_value(RegFile::UP, 1);
+    let lane = Operand::Reg(RegOp { not: guard.not, ..RegOp::plain(guard.pred) });
+    let operands = [operand(Name::Phys(Reg::URZ)), operand(any), lane].into_iter().collect();
+    let (op, mods) = (Op::Sass(Opcode::VOTEU), Mods::of(&[Mod::ANY]));
+    let kept = ThinVec::new();
+    before.push(func.insts.push(InstData { guard: ori::ALWAYS, op, mods, operands, kept, loc }));
+    Guard { pred: Name::Val(any), not: false }
+}
+
+/// Moves the sides into `b`. `alike`: whether all lanes that execute an instruction together have the same operands.
+fn apply(func: &mut Function, b: Block, plan: Plan, alike: impl Fn(&InstData) -> bool) {
     let kept = plan.kept();
     let mut insts = std::mem::take(&mut func.blocks[b].insts);
     for side in plan.sides.iter().flatten() {
         for i in std::mem::take(&mut func.blocks[side.block].insts) {
-            let needs = matches!(fit(&func.insts[i]), Fit::Load | Fit::Store) || kept.contains_key(&i);
-            if needs {
+            let needs = match fit(&func.insts[i]) {
+                Fit::Load | Fit::Store => true,
+                Fit::Brings => !alike(&func.insts[i]),
+                _ => kept.contains_key(&i),
+            };
+            if fit(&func.insts[i]) == Fit::Warp {
+                let guard = of_warp(func, &mut insts, side.guard, func.insts[i].loc);
+                put_under(func, &mut insts, i, guard, None);
+            } else if needs {
                 put_under(func, &mut insts, i, side.guard, kept.get(&i).copied());
             }
             insts.push(i);
@@ -609,6 +678,31 @@ block2(v20:R):
             "    v9:R = SHFL.IDX PT, v0, 0x0, 0x1f",
         ] {
             let text = around(side, "v9", "v2");
+            assert!(text.contains("branch"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_one_lane_executes_is_guarded_by_the_warp() {
+        let words = "    v30:UR = R2UR v2\n    v31:UR = R2UR v0\n    v32:UR4 = collect v30, v31, v30, v30\n    v33:UR2 = collect v30, v30\n";
+        let copy = "    UTMALDG.2D [v32], [v33], URZ, [0x0]\n";
+        let text = around(&format!("{words}{copy}    v9:R = FADD v0, v2"), "v9", "v2");
+        assert!(!text.contains("branch"), "{text}");
+        // The word that all lanes have is brought by any of them, the other one by the lane that copies.
+        assert!(
+            text.contains("    v30:UR = R2UR v2") && text.contains("@v3 v31:UR = R2UR v0 keep"),
+            "{text}"
+        );
+        let any =
+            text.lines().find_map(|l| l.trim().strip_suffix(":UP = VOTEU.ANY URZ, v3")).expect("a vote");
+        assert!(text.contains(&format!("@{any} UTMALDG.2D [v32], [v33]")), "{text}");
+        // Two stay behind the branch, as ptxas has them, and so does one beside a store; a word alone is for something else.
+        for side in [
+            format!("{words}{copy}{copy}    v9:R = FADD v0, v2"),
+            format!("{words}{copy}    STG.E [v1.64+0x10], v0\n    v9:R = FADD v0, v2"),
+            String::from("    v30:UR = R2UR v2\n    v9:R = FADD v0, v2"),
+        ] {
+            let text = around(&side, "v9", "v2");
             assert!(text.contains("branch"), "{text}");
         }
     }
