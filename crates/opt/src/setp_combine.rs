@@ -1,18 +1,21 @@
 //! Comparisons take part in logic: `p ∧ q`, `p ∨ q` and `p ⊕ q`, where `p` is a comparison that nothing else needs, are the
-//! comparison itself with `q` as its third source. A complemented comparison becomes the opposite one.
+//! comparison itself with `q` as its third source. A complemented comparison becomes the opposite one. Logic on logic is one instruction, where it
+//! is on three predicates at most.
 
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
-use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
+use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Operands, Value, operand};
+use rustc_hash::FxHashMap;
 use sass::ops::{Bool, Dcmp, Dsetp, DsetpMods, Fcmp, Fsetp, FsetpMods, Icmp, Isetp, IsetpMods, Plop3};
 use sass::{Mods, Opcode, Reg};
+use smallvec::SmallVec;
 
 /// The pass, for the table.
 pub const PASS: Pass = Pass::alone(
     1,
     "join-comparisons",
     "GeneralOptimizeMid",
-    "logic on two comparisons as part of the second",
+    "logic on two comparisons as part of the second, on three predicates as one instruction",
     run,
 );
 
@@ -47,7 +50,101 @@ pub fn run(func: &mut Function) -> bool {
         }
         changed = true;
     }
+    fuse(func, &uses) || changed
+}
+
+/// Makes logic on what other logic of the block makes for it alone one instruction.
+fn fuse(func: &mut Function, uses: &SecondaryMap<Value, u32>) -> bool {
+    let mut changed = false;
+    for b in func.layout.clone() {
+        let mut made: FxHashMap<Value, Table> = FxHashMap::default();
+        for &i in &func.blocks[b].insts {
+            let Some((result, mut table)) = Table::of(&func.insts[i]) else { continue };
+            while let Some(whole) = table.names.iter().find_map(|n| table.with(*n, &made, uses)) {
+                func.insts[i].operands = whole.operands(result);
+                (table, changed) = (whole, true);
+            }
+            made.insert(result, table);
+        }
+    }
     changed
+}
+
+/// What PLOP3 makes of up to three predicates: bit `n` for the `n`th row, the first of them being the highest bit of `n`.
+struct Table {
+    names: SmallVec<[Value; 3]>,
+    rows: u32,
+}
+
+impl Table {
+    fn of(d: &InstData) -> Option<(Value, Table)> {
+        let s = Plop3::of(d).filter(|_| d.is_unguarded())?;
+        let Operand::Imm(rows) = *s.table else { return None };
+        let sources = [register(s.a)?, register(s.b)?, register(s.c)?];
+        let (Name::Val(result), true) = (register(s.p)?.0, register(s.q)?.0 == PT) else { return None };
+        let known = |n: &Name| n.value().is_some() || *n == PT;
+        if !sources.iter().all(|s| known(&s.0)) {
+            return None;
+        }
+        let mut names: SmallVec<[Value; 3]> = SmallVec::new();
+        for v in sources.iter().filter_map(|s| s.0.value()) {
+            if !names.contains(&v) {
+                names.push(v);
+            }
+        }
+        let row = |values: &dyn Fn(Value) -> bool| {
+            let of = |(n, not): (Name, bool)| n.value().is_none_or(values) != not;
+            let at = sources.iter().fold(0, |at, s| at << 1 | u32::from(of(*s)));
+            rows >> at & 1 != 0
+        };
+        let rows = Table::rows(&names, row);
+        Some((result, Table { names, rows }))
+    }
+
+    /// The rows of what `result` says for values of the names; a place without a name makes no difference.
+    fn rows(names: &[Value], result: impl Fn(&dyn Fn(Value) -> bool) -> bool) -> u32 {
+        let holds = |row: u32, v: Value| {
+            let at = names.iter().position(|n| *n == v).unwrap_or(0);
+            row >> (2 - at) & 1 != 0
+        };
+        (0..8).filter(|row| result(&|v| holds(*row, v))).fold(0, |rows, row| rows | 1 << row)
+    }
+
+    /// Whether it holds for such values.
+    fn holds(&self, values: &dyn Fn(Value) -> bool) -> bool {
+        let at = (0..3).fold(0, |at, k| at << 1 | u32::from(self.names.get(k).is_some_and(|v| values(*v))));
+        self.rows >> at & 1 != 0
+    }
+
+    /// The same with what makes `inner`, that nothing else reads, in its place.
+    fn with(
+        &self,
+        inner: Value,
+        made: &FxHashMap<Value, Table>,
+        uses: &SecondaryMap<Value, u32>,
+    ) -> Option<Table> {
+        let maker = made.get(&inner).filter(|_| uses[inner] == 1)?;
+        let mut names: SmallVec<[Value; 3]> = self.names.iter().copied().filter(|n| *n != inner).collect();
+        for n in &maker.names {
+            if !names.contains(n) {
+                names.push(*n);
+            }
+        }
+        if names.len() > 3 {
+            return None;
+        }
+        let rows = Table::rows(&names, |values| {
+            self.holds(&|v| if v == inner { maker.holds(values) } else { values(v) })
+        });
+        Some(Table { names, rows })
+    }
+
+    fn operands(&self, result: Value) -> Operands<Name> {
+        let mut operands: Operands<Name> = [operand(result), Operand::reg(PT)].into_iter().collect();
+        operands.extend((0..3).map(|k| self.names.get(k).map_or(Operand::reg(PT), |v| operand(*v))));
+        operands.extend([Operand::Imm(self.rows), Operand::Imm(0)]);
+        operands
+    }
 }
 
 /// What comparisons of integers and of floating-point numbers have alike.
@@ -262,6 +359,59 @@ mod tests {
         assert_eq!(logic(0x3c, false), "v4:P = FSETP.LT.XOR PT, v0, 0x0, v1");
         assert_eq!(logic(0x3c, true), "v4:P = FSETP.LT.XOR PT, v0, 0x0, ~v1");
         assert_eq!(logic(0xc3, false), "v4:P = FSETP.LT.XOR PT, v0, 0x0, ~v1");
+    }
+
+    #[test]
+    fn logic_on_logic_is_one_instruction() {
+        // For every way to negate sources of two tables: the fused one gives what both did.
+        for n in 0..1 << 9 {
+            let tables = [[0x80, 0x6a, 0xe2, 0x17][n & 3], [0x80, 0xfe, 0x96, 0x35][n >> 2 & 3]];
+            let not = |k: usize| if n >> (4 + k) & 1 != 0 { "~" } else { "" };
+            let text = format!(
+                "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R = S2R SR_TID.X\n    v1:P = ISETP.GT.AND PT, v0, 0x1, PT, PT\n    \
+                 v2:P = ISETP.GT.AND PT, v0, 0x2, PT, PT\n    v3:P = ISETP.GT.AND PT, v0, 0x3, PT, PT\n    STS [v0], v0\n    \
+                 v4:P = PLOP3.LUT PT, {}v1, {}v2, PT, 0x{:x}, 0x0\n    v5:P = PLOP3.LUT PT, {}v3, {}v4, {}v1, 0x{:x}, 0x0\n    \
+                 branch v5, block1, block2\nblock1:\n    exit\nblock2:\n    STS [v0+0x4], v0\n    exit\n}}\n",
+                not(0),
+                not(1),
+                tables[0],
+                not(2),
+                not(3),
+                not(4),
+                tables[1]
+            );
+            let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let logic = |f: &Function| -> Vec<InstData> {
+                let all = f.blocks[f.entry_block()].insts.iter().map(|i| f.insts[*i].clone());
+                all.filter(|d| d.op == Op::Sass(Opcode::PLOP3)).collect()
+            };
+            // What a sequence of them makes of values of v1, v2 and v3.
+            let value = |insts: &[InstData], row: u32| {
+                let mut known: FxHashMap<Name, bool> = FxHashMap::default();
+                known.insert(PT, true);
+                (1..4).for_each(|v| _ = known.insert(Name::Val(Value::from_u32(v)), row >> (v - 1) & 1 != 0));
+                let mut last = false;
+                for d in insts {
+                    let s = Plop3::of(d).unwrap();
+                    let at = [s.a, s.b, s.c].into_iter().fold(0, |at, o| {
+                        let (name, not) = register(o).unwrap();
+                        at << 1 | u32::from(known[&name] != not)
+                    });
+                    let Operand::Imm(rows) = *s.table else { panic!("{d:?}") };
+                    last = rows >> at & 1 != 0;
+                    known.insert(register(s.p).unwrap().0, last);
+                }
+                last
+            };
+            let before = logic(&f);
+            let uses = crate::uses::count(&f);
+            assert!(fuse(&mut f, &uses));
+            ori::dead::remove(&mut f);
+            ori::verify::verify(&f).unwrap();
+            let after = logic(&f);
+            assert_eq!(after.len(), 1, "{f}");
+            (0..8).for_each(|row| assert_eq!(value(&before, row), value(&after, row), "{text}{f}"));
+        }
     }
 
     #[test]
