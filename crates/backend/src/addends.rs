@@ -10,10 +10,10 @@ use sass::ops::{Iadd3, Iadd3Mods, Lea, LeaMods};
 use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use thin_vec::ThinVec;
 
-/// A register and a uniform one, shifted to the left, that are added.
+/// A register and a uniform one, shifted to the left, that are added; without the register a copy of the uniform one.
 #[derive(Clone, Copy)]
 struct Sum {
-    base: Name,
+    base: Option<Name>,
     uniform: Name,
     shift: u32,
 }
@@ -48,9 +48,10 @@ fn block(func: &mut Function, b: Block, reads: &SecondaryMap<Value, u32>) {
     let mut copies: FxHashMap<Value, Name> = FxHashMap::default();
     for (at, &i) in func.blocks[b].insts.iter().enumerate() {
         let d = &func.insts[i];
-        if let Some(k) = place(d)
+        if let Some((k, takes)) = place(d)
             && let Operand::Addr { base: Some(Name::Val(v)), .. } = d.operands[k]
             && let Some(c) = number.get(&v).and_then(|n| sums.get_mut(*n))
+            && takes.takes(&c.sum)
         {
             c.places.push((i, k));
         }
@@ -68,6 +69,11 @@ fn block(func: &mut Function, b: Block, reads: &SecondaryMap<Value, u32>) {
                 (to.reg, is(func, from.reg, RegFile::UR) && *from == RegOp::plain(from.reg))
         {
             copies.insert(v, from.reg);
+            if is(func, to.reg, RegFile::R) {
+                number.insert(v, sums.len());
+                let sum = Sum { base: None, uniform: from.reg, shift: 0 };
+                sums.push(Candidate { value: v, at, sum, places: Vec::new() });
+            }
         }
     }
     sums.retain(|c| !c.places.is_empty() && c.places.len() == reads[c.value] as usize);
@@ -95,7 +101,7 @@ fn block(func: &mut Function, b: Block, reads: &SecondaryMap<Value, u32>) {
         }
         for (i, k) in places {
             if let Operand::Addr { base, uniform, .. } = &mut func.insts[i].operands[k] {
-                (*base, *uniform) = (Some(sum.base), Some(by));
+                (*base, *uniform) = (sum.base, Some(by));
             }
         }
     }
@@ -108,16 +114,45 @@ fn is(func: &Function, n: Name, file: RegFile) -> bool {
     matches!(n, Name::Val(v) if func.values[v].file == file && func.values[v].width == 1)
 }
 
-/// The operand of an access of shared memory that is an address in one register.
-fn place(d: &InstData) -> Option<usize> {
+/// Which addresses with uniform registers ptxas 13.0.88 has in an instruction (158 files of Triton's, sm_80 to 120).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// A register and a uniform one: LDSM, STSM.
+    Both,
+    /// A uniform one alone: SYNCS.
+    Alone,
+    /// Either: LDS, STS.
+    Any,
+}
+
+impl Takes {
+    fn takes(self, sum: &Sum) -> bool {
+        self == Takes::Any || (self == Takes::Alone) == sum.base.is_none()
+    }
+}
+
+/// The operand of an access of shared memory that is an address in one register, and what it may be.
+fn place(d: &InstData) -> Option<(usize, Takes)> {
     let Op::Sass(op) = d.op else { return None };
-    let MemoryEffects::Accesses([access]) = op.info().accesses else { return None };
-    let plain = matches!(access.effect, MemoryEffect::Read | MemoryEffect::Write)
-        && access.space == MemorySpace::Shared;
-    let single = |o: &Operand| {
-        matches!(o, Operand::Addr { desc: None, base: Some(_), uniform: None, width: AddrWidth::R32, .. })
+    let single = |o: &Operand| match o {
+        Operand::Addr { desc: None, base: Some(_), uniform, width: AddrWidth::R32, .. } => {
+            uniform.is_none_or(|n| n == Name::Phys(Reg::URZ))
+        }
+        _ => false,
     };
-    d.operands.iter().position(single).filter(|_| plain)
+    let at = d.operands.iter().position(single)?;
+    let takes = match (op, op.info().accesses) {
+        (Opcode::LDS | Opcode::STS, _) => Takes::Any,
+        (Opcode::SYNCS_ARRIVE | Opcode::SYNCS_PHASECHK, _) => Takes::Alone,
+        (_, MemoryEffects::Accesses([access]))
+            if matches!(access.effect, MemoryEffect::Read | MemoryEffect::Write)
+                && access.space == MemorySpace::Shared =>
+        {
+            Takes::Both
+        }
+        _ => return None,
+    };
+    Some((at, takes))
 }
 
 /// A sum of two registers of which one is uniform.
@@ -153,7 +188,7 @@ fn sum(func: &Function, d: &InstData, copies: &FxHashMap<Value, Name>) -> Option
         _ => return None,
     };
     let (Name::Val(to), true) = (to, general(&x)) else { return None };
-    Some((to, Sum { base: x, uniform: uniform(y)?, shift }))
+    Some((to, Sum { base: Some(x), uniform: uniform(y)?, shift }))
 }
 
 #[cfg(test)]
@@ -188,5 +223,21 @@ mod tests {
         // Something else needs it.
         let got = after(&format!("{sum}    v3:R = LDS [v2]\n    STS [0x4], v3\n    STS [0x0], v2\n"));
         assert!(got.contains("LDS [v2]"), "{got}");
+    }
+
+    #[test]
+    fn addresses_are_uniform_registers() {
+        let copy = "    v2:R = copy v1\n";
+        let got = after(&format!(
+            "{copy}    v3:P = SYNCS.PHASECHK.PHASECHK.TRANS64.TRYWAIT [v2+URZ+0x8], v0\n    v4:R = LDS [v2]\n    STS [v2+0x4], v4\n"
+        ));
+        assert!(got.contains("TRYWAIT [v1+0x8], v0") && got.contains("LDS [v1]"), "{got}");
+        assert!(got.contains("STS [v1+0x4]"), "{got}");
+        // LDSM has none alone, SYNCS none beside a register.
+        let got = after(&format!("{copy}    v4:R = LDSM.16.M88 [v2]\n    STS [0x0], v4\n"));
+        assert!(got.contains("LDSM.16.M88 [v2]"), "{got}");
+        let sum = "    v2:R = IADD3 PT, PT, v0, v1, RZ, !PT, !PT\n";
+        let got = after(&format!("{sum}    SYNCS.ARRIVE.ARRIVE.TRANS64 RZ, [v2+URZ], v0\n"));
+        assert!(got.contains("[v2+URZ]"), "{got}");
     }
 }
