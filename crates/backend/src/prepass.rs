@@ -19,10 +19,12 @@ use crate::phases;
 use crate::pool::Grants;
 use crate::regalloc::room::Room;
 use crate::{addends, remat, uniform};
+use fixedbitset::FixedBitSet;
 use graph::{Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
 use ori::{Function, Inst, InstData, Manager, Op, Operand};
+use rustc_hash::FxHashMap;
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Opcode, RegFile, latency};
 
@@ -132,44 +134,66 @@ pub fn run(
     let grants = Grants::new(func, &cfg);
     let grants = grants.as_ref();
     let aim = i32::from(func.aim_regs.min(func.max_regs));
-    let mut code = Code::new(func, &cfg, grants, reserve);
+    let here = Around { cfg: &cfg, grants, whole: None };
+    let mut code = Code::new(func, here, reserve);
     let mut plan = Plan::new(&code, func, aim);
     let short = |p: &Plan| grants.is_none() && p.stated > aim || p.missing() > 0;
     // Takes what another function, that does the same, is planned like, if that is better; then what was before.
-    let choose = |func: &mut Function, other: Function, code: &mut Code, plan: &mut Plan| {
-        let with = Code::new(&other, &cfg, grants, reserve);
+    let choose = |func: &mut Function, other: Function, at: Around, code: &mut Code, plan: &mut Plan| {
+        let with = Code::new(&other, at, reserve);
         let planned = Plan::new(&with, &other, aim);
         planned.is_better(plan, aim).then(|| {
             (*code, *plan) = (with, planned);
             std::mem::replace(func, other)
         })
     };
-    let again = |f: &mut Function, manager: &mut Manager<'_>| {
-        let ranges = Ranges::new(f, &cfg);
+    let again = |f: &mut Function, at: Around, manager: &mut Manager<'_>| {
+        let Around { cfg, grants, .. } = at;
+        let ranges = Ranges::new(f, cfg);
         let most = if grants.is_some() { crate::pool::most(f).into() } else { aim };
         let limit = usable(most, reserve).max(1) as u32;
         let room = Room { limit, kept: 1, grants };
-        manager.run(phases::REMAT, f, |f| remat::run(f, &cfg, room, &ranges))
+        manager.run(phases::REMAT, f, |f| remat::run(f, cfg, room, &ranges))
     };
     let mut original = None;
     let remakes = manager.admits(phases::REMAT);
     if short(&plan) && remakes {
         let mut other = func.clone();
-        if again(&mut other, manager) {
-            original = choose(func, other, &mut code, &mut plan);
+        if again(&mut other, here, manager) {
+            original = choose(func, other, here, &mut code, &mut plan);
         }
     }
     plan.stage(&code, func, aim);
     let wanted = counters && manager.admits(phases::COUNTERS);
     if wanted && (short(&plan) || uniform::brings_in_loops(func, &cfg)) {
-        let mut other = original.unwrap_or_else(|| func.clone());
-        if manager.run(phases::COUNTERS, &mut other, |f| uniform::run(f, &cfg)) {
-            let mut with = Code::new(&other, &cfg, grants, reserve);
+        let mut without = original.unwrap_or_else(|| func.clone());
+        let parted = uniform::part_at_barriers(&mut without, &cfg).then(|| {
+            let cfg = Cfg::new(&without);
+            let grants = Grants::new(&without, &cfg);
+            (cfg, grants)
+        });
+        let at =
+            parted.as_ref().map_or(here, |(cfg, grants)| Around { cfg, grants: grants.as_ref(), ..here });
+        let mut spared = 0;
+        for _ in 0..COUNTINGS {
+            let mut other = without.clone();
+            let mut whole = None;
+            manager.run(phases::COUNTERS, &mut other, |f| {
+                whole = uniform::run(f, at.cfg, spared);
+                whole.is_some()
+            });
+            let Some(whole) = whole else { break };
+            let at = Around { whole: Some(&whole), ..at };
+            let mut with = Code::new(&other, at, reserve);
             let mut planned = Plan::new(&with, &other, aim);
+            if planned.missing_uniform > plan.missing_uniform {
+                spared += planned.missing_uniform as usize;
+                continue;
+            }
             if short(&planned) && remakes {
                 let mut both = other.clone();
-                if again(&mut both, manager) {
-                    choose(&mut other, both, &mut with, &mut planned);
+                if again(&mut both, at, manager) {
+                    choose(&mut other, both, at, &mut with, &mut planned);
                 }
             }
             planned.stage(&with, &other, aim);
@@ -177,6 +201,7 @@ pub fn run(
             if planned.is_worth(&plan, aim, fewer) {
                 (*func, code, plan) = (other, with, planned);
             }
+            break;
         }
     }
     let planned = Planned { stated: plan.stated as u32, time: plan.time };
@@ -194,6 +219,8 @@ const ROUNDED: u32 = 8;
 const WORTH: f64 = 0.97;
 const SAME: f64 = 1.03;
 const SAVED: i32 = 2;
+/// How often counters are put into uniform registers, each time fewer, until what lives within blocks has room beside them.
+const COUNTINGS: usize = 3;
 /// How much longer all warps together may take with counters in uniform registers, as a share.
 const COUNTED: f64 = 1.1;
 /// Steps of more registers that loops are offered, and to how many registers in all.
@@ -204,6 +231,16 @@ const STAGED: f64 = 0.8;
 /// How much more often a block in a loop is executed than one outside, and loops that count.
 const TURNS: f64 = 10.0;
 const NESTED: u32 = 4;
+
+/// What is known of a function that is planned.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    cfg: &'a Cfg,
+    /// How many registers the warp holds in each block, if that changes.
+    grants: Option<&'a Grants>,
+    /// The blocks in which all lanes of the warp are together, as far as that was asked.
+    whole: Option<&'a FixedBitSet>,
+}
 
 /// Orders for all blocks that need so many registers at most.
 struct Plan {
@@ -263,9 +300,25 @@ fn needed(block: &Stretch, orders: &[Ordered]) -> i32 {
 }
 
 /// The uniform registers that a block needs beyond its limits.
-fn missing_uniform(orders: &[Ordered], limits: &Counts) -> i32 {
+fn missing_uniform(block: &Stretch, orders: &[Ordered], limits: &Counts) -> i32 {
     let file = RegFile::UR as usize;
-    orders.iter().map(|s| s.most[file] - limits[file]).max().unwrap_or(0).max(0)
+    let most = orders.iter().map(|s| s.most[file]).max().unwrap_or(0);
+    (most + unshared(block, orders) - limits[file]).max(0)
+}
+
+/// How many values that are passed for parameters need registers beside those, as they are made before the parameter was read for the last time.
+fn unshared(block: &Stretch, orders: &[Ordered]) -> i32 {
+    if block.shares.is_empty() {
+        return 0;
+    }
+    let mut places: FxHashMap<usize, usize> = FxHashMap::default();
+    for (part, ordered) in block.parts.iter().zip(orders) {
+        let order = ordered.order.iter().flatten().enumerate();
+        places.extend(order.map(|(new, old)| (part.start + *old as usize, part.start + new)));
+    }
+    let place = |at: &usize| places.get(at).copied().unwrap_or(*at);
+    let overlaps = |(made, read): &&(usize, Vec<usize>)| read.iter().any(|r| place(r) > place(made));
+    block.shares.iter().filter(overlaps).count() as i32
 }
 
 /// Warps that a multiprocessor holds if no more fit than with `aim`: whole for each of its four parts.
@@ -323,7 +376,7 @@ impl Plan {
             let room = limits(code, block, stated);
             plan.most = plan.most.max(needed);
             plan.missing = plan.missing.max(needed - room[0]);
-            plan.missing_uniform = plan.missing_uniform.max(missing_uniform(&orders, &room));
+            plan.missing_uniform = plan.missing_uniform.max(missing_uniform(block, &orders, &room));
             plan.time += time(block, &orders);
             plan.blocks.push(orders);
         }

@@ -46,7 +46,9 @@ fn schedule_block(target: Target, block: &mut MachineBlock, touched: &mut Touche
     let mut out = Vec::with_capacity(insts.len());
     let mut region: Vec<MachineInst> = Vec::new();
     for i in insts {
-        let ends = order::is_boundary(i.inst.op, &i.inst.mods, &i.inst.operands);
+        // What reads accumulators behind a wait for them says so only until registers are given out.
+        let ends = order::is_boundary(i.inst.op, &i.inst.mods, &i.inst.operands)
+            || i.inst.op == Opcode::WARPGROUP_DEPBAR;
         if ends || region.len() == WINDOW {
             schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out, touched, arriving);
         }

@@ -10,6 +10,9 @@
 //! Comparisons are made twice if something else than such arithmetic needs them, a branch mostly: once for it, with uniform registers as operands.
 
 mod convert;
+mod part;
+
+pub use part::at_barriers as part_at_barriers;
 
 use crate::convergence;
 use crate::remat::is_word_or_pair;
@@ -30,26 +33,27 @@ use thin_vec::ThinVec;
 const MOST: usize = 56;
 const LEFT: usize = 8;
 
-/// Puts them there; whether there were any.
-pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
+/// Puts them there, `spared` registers left to what lives within blocks beside the usual ones; if there were any, the blocks in which all lanes of the
+/// warp are together.
+pub fn run(func: &mut Function, cfg: &Cfg, spared: usize) -> Option<FixedBitSet> {
     // ptxas's loops on sm_75 have none.
     if !func.entry || func.target.sm < 80 || calls_destroy(func, cfg) {
-        return false;
+        return None;
     }
     let dom = DomTree::dominators(cfg);
     let loops = LoopForest::new(cfg, &dom);
     if loops.loops.is_empty() {
-        return false;
+        return None;
     }
     let mut with_regions = func.clone();
     if convergence::run(&mut with_regions).is_err() {
-        return false;
+        return None;
     }
     let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).copied();
     // `barrier.sync`, to which lanes may come from several places: ptxas has no counters behind it.
     let meetings: FxHashSet<Inst> = insts.filter(|i| ori::meeting::is_meeting(&func.insts[*i])).collect();
     let found = Found::new(&with_regions, &loops, &meetings);
-    let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
+    let most = usize::from(func.target.info().uregs).saturating_sub(LEFT + spared).min(MOST);
     let taken = |chosen: &FixedBitSet| {
         across(func, cfg, |v| match func.values[v].file {
             RegFile::R => chosen.contains(v.index()),
@@ -63,11 +67,11 @@ pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
     found.add_invariants(func, cfg, &loops, room, &mut chosen);
     let taken = taken(&chosen);
     if chosen.is_clear() || taken > most {
-        return false;
+        return None;
     }
     let mut moved = found.bring(func, cfg, &mut chosen);
     convert::convert(func, cfg, &chosen, &mut moved, most - taken, &dom, &loops);
-    true
+    Some(found.whole)
 }
 
 /// Whether instructions in loops take from general registers what they need in uniform ones.
@@ -92,8 +96,11 @@ fn calls_destroy(func: &Function, cfg: &Cfg) -> bool {
 struct Found {
     /// Values that may be in uniform registers, and those that are in some already, of constants alone.
     fit: FixedBitSet,
-    /// Words that are the same in all lanes, made in no loop where all lanes are together: they may be brought to uniform registers there.
-    words: FixedBitSet,
+    /// Words that are the same in all lanes, made where all lanes are together, and in how many loops: they may be brought to uniform registers
+    /// there, for loops within.
+    words: SecondaryMap<Value, Option<u32>>,
+    /// The blocks in which all lanes of the warp are together.
+    whole: FixedBitSet,
 }
 
 impl Found {
@@ -102,19 +109,21 @@ impl Found {
         let cfg = Cfg::new(func);
         let warp = WholeWarp::new(func, &cfg, meetings);
         let none = FixedBitSet::with_capacity(func.values.len());
-        let mut found = Found { fit: none.clone(), words: none };
+        let whole = cfg.rpo.iter().filter(|b| warp.at_start(**b) && warp.at_end(**b));
+        let whole = whole.map(|b| b.index()).collect();
+        let mut found = Found { fit: none, words: SecondaryMap::new(), whole };
         let word = |v: &Value| {
             let d = func.values[*v];
             d.file == RegFile::R && d.width == 1 && !warp.differs(*v)
         };
         for &b in &cfg.rpo {
-            if loops.depth(b) == 0 && warp.at_start(b) && warp.at_end(b) {
+            if found.whole.contains(b.index()) {
                 for i in &func.blocks[b].insts {
                     let d = &func.insts[*i];
                     let whole = d.is_unguarded() && d.opcode().is_some();
                     d.for_each_def(|n| {
                         let v = n.value().filter(|v| whole && word(v));
-                        v.into_iter().for_each(|v| found.words.insert(v.index()));
+                        v.into_iter().for_each(|v| found.words[v] = Some(loops.depth(b)));
                     });
                 }
             }
@@ -133,25 +142,26 @@ impl Found {
                 }
             }
         }
-        while found.drop_some(func, &cfg) {}
+        while found.drop_some(func, &cfg, loops) {}
         found
     }
 
-    fn fits(&self, v: Value) -> bool {
-        self.fit.contains(v.index()) || self.words.contains(v.index())
+    /// Whether it can be read from a uniform register in so many loops.
+    fn fits(&self, v: Value, depth: u32) -> bool {
+        self.fit.contains(v.index()) || self.words[v].is_some_and(|made| made == 0 || made < depth)
     }
 
     /// Whether it can be in a uniform register only if it is brought there from a general one.
     fn is_brought(&self, v: Value) -> bool {
-        self.words.contains(v.index()) && !self.fit.contains(v.index())
+        self.words[v].is_some() && !self.fit.contains(v.index())
     }
 
-    /// Whether all that an instruction reads fits.
-    fn reads_fitting(&self, d: &InstData) -> bool {
+    /// Whether all that an instruction reads fits, in so many loops.
+    fn reads_fitting(&self, d: &InstData, depth: u32) -> bool {
         let mut all = true;
         d.for_each_use(|n| {
             all &= match n {
-                Name::Val(v) | Name::Part(v, _) => self.fits(v),
+                Name::Val(v) | Name::Part(v, _) => self.fits(v, depth),
                 // The stack pointer is in a general register.
                 Name::Phys(r) => r.is_zero(),
             };
@@ -160,7 +170,7 @@ impl Found {
     }
 
     /// Drops what is made of what does not fit, and carries that something else reads.
-    fn drop_some(&mut self, func: &Function, cfg: &Cfg) -> bool {
+    fn drop_some(&mut self, func: &Function, cfg: &Cfg, loops: &LoopForest) -> bool {
         let before = self.fit.count_ones(..);
         let carries = |func: &Function, v: Value| func.values[v].file == RegFile::P;
         for &b in &cfg.rpo {
@@ -174,7 +184,7 @@ impl Found {
                         all &= self.fit.contains(v.index());
                     }
                 });
-                let goes_on = makes && all && self.reads_fitting(d);
+                let goes_on = makes && all && self.reads_fitting(d, loops.depth(b));
                 if makes && !goes_on {
                     d.for_each_def(|n| n.value().into_iter().for_each(|v| self.fit.set(v.index(), false)));
                 }
@@ -182,7 +192,7 @@ impl Found {
             let term = &func.blocks[b].term;
             for t in term.targets() {
                 for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
-                    if !self.fits(*a) {
+                    if !self.fits(*a, loops.depth(t.block)) {
                         self.fit.set(p.index(), false);
                     }
                 }
@@ -236,13 +246,15 @@ impl Found {
         chosen: &mut FixedBitSet,
     ) -> usize {
         let mut taken = 0;
-        for i in cfg.rpo.iter().filter(|b| loops.depth(**b) > 0).flat_map(|b| &func.blocks[*b].insts) {
-            let brought = R2ur::of(&func.insts[*i]).and_then(|s| value_of(s.a));
-            if let Some(v) = brought.filter(|v| self.is_brought(*v))
-                && taken < room
-                && !chosen.put(v.index())
-            {
-                taken += 1;
+        for &b in cfg.rpo.iter().filter(|b| loops.depth(**b) > 0) {
+            for i in &func.blocks[b].insts {
+                let brought = R2ur::of(&func.insts[*i]).and_then(|s| value_of(s.a));
+                if let Some(v) = brought.filter(|v| self.is_brought(*v) && self.fits(*v, loops.depth(b)))
+                    && taken < room
+                    && !chosen.put(v.index())
+                {
+                    taken += 1;
+                }
             }
         }
         taken
@@ -375,7 +387,7 @@ impl Found {
                     }
                     let constant =
                         |(i, b): (Inst, Block)| loops.depth(b) == 0 && is_convertible(func, &func.insts[i]);
-                    let Some((maker, _)) = made[v].filter(|m| self.fits(v) && constant(*m)) else {
+                    let Some((maker, _)) = made[v].filter(|m| self.fits(v, 0) && constant(*m)) else {
                         fits = false;
                         break;
                     };
@@ -407,7 +419,7 @@ impl Found {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         let general = |v: Value| func.values[v].file != RegFile::UR && func.values[v].file != RegFile::UP;
         for b in &cfg.rpo {
-            for p in func.blocks[*b].params.iter().filter(|p| self.fits(**p) && general(**p)) {
+            for p in func.blocks[*b].params.iter().filter(|p| self.fit.contains(p.index()) && general(**p)) {
                 chosen.insert(p.index());
             }
         }
@@ -571,50 +583,73 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
     d.mods.iter().all(|m| mods.contains(&m)) && d.operands.iter().enumerate().all(takes)
 }
 
-/// The uniform registers that live from block to block, if `uniform` says which values are in some. A parameter and what is passed for it count
-/// once: nearly always they are in one, but for what several parameters of a block are passed, numbers mostly.
-pub fn across(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> usize {
-    let mut across = FixedBitSet::with_capacity(func.values.len());
-    for &b in &cfg.rpo {
-        let mut own = FixedBitSet::with_capacity(func.values.len());
-        for i in &func.blocks[b].insts {
-            let d = &func.insts[*i];
-            d.for_each_use(|n| {
-                let outside = n.value().filter(|v| uniform(*v) && !own.contains(v.index()));
-                outside.into_iter().for_each(|v| across.insert(v.index()));
-            });
-            d.for_each_def(|n| n.value().into_iter().for_each(|v| own.insert(v.index())));
+/// The values that live from block to block, of those that are in uniform registers.
+pub struct Across {
+    values: FixedBitSet,
+    /// Those and what is passed for them, in the same registers.
+    members: FixedBitSet,
+    /// The first of the values that are in one register.
+    first: SecondaryMap<Value, Option<Value>>,
+}
+
+impl Across {
+    /// Those of a function; `uniform` says which values are in such registers. A parameter and what is passed for it count once: nearly always they
+    /// are in one, but for what several parameters of a block are passed, numbers mostly.
+    pub fn new(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> Across {
+        let mut values = FixedBitSet::with_capacity(func.values.len());
+        for &b in &cfg.rpo {
+            let mut own = FixedBitSet::with_capacity(func.values.len());
+            for i in &func.blocks[b].insts {
+                let d = &func.insts[*i];
+                d.for_each_use(|n| {
+                    let outside = n.value().filter(|v| uniform(*v) && !own.contains(v.index()));
+                    outside.into_iter().for_each(|v| values.insert(v.index()));
+                });
+                d.for_each_def(|n| n.value().into_iter().for_each(|v| own.insert(v.index())));
+            }
+            func.blocks[b].params.iter().filter(|p| uniform(**p)).for_each(|p| values.insert(p.index()));
         }
-        func.blocks[b].params.iter().filter(|p| uniform(**p)).for_each(|p| across.insert(p.index()));
-    }
-    // The first of the values that are in one register.
-    let mut first: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
-    let root = |first: &SecondaryMap<Value, Option<Value>>, mut v: Value| {
-        while let Some(next) = first[v] {
-            v = next;
-        }
-        v
-    };
-    for &b in &cfg.rpo {
-        for t in func.blocks[b].term.targets() {
-            let mut passed = FxHashSet::default();
-            for (a, p) in
-                t.args.iter().zip(&func.blocks[t.block].params).filter(|(a, p)| uniform(**a) && uniform(**p))
-            {
-                if !passed.insert(*a) {
-                    continue;
-                }
-                let (x, y) = (root(&first, *a), root(&first, *p));
-                if x != y {
-                    first[x.max(y)] = Some(x.min(y));
+        let mut across = Across { members: values.clone(), values, first: SecondaryMap::new() };
+        for &b in &cfg.rpo {
+            for t in func.blocks[b].term.targets() {
+                let mut passed = FxHashSet::default();
+                let both = |(a, p): &(&Value, &Value)| uniform(**a) && uniform(**p);
+                for (a, p) in t.args.iter().zip(&func.blocks[t.block].params).filter(both) {
+                    if !passed.insert(*a) {
+                        continue;
+                    }
+                    let (x, y) = (across.root(*a), across.root(*p));
+                    across.members.grow_and_insert(a.index());
+                    if x != y {
+                        across.first[x.max(y)] = Some(x.min(y));
+                    }
                 }
             }
         }
+        across
     }
-    let mut counted = FixedBitSet::with_capacity(func.values.len());
-    let words = across.ones().map(|v| {
-        let v = root(&first, Value::new(v));
-        if counted.put(v.index()) { 0 } else { usize::from(func.values[v].width) }
-    });
-    words.sum()
+
+    fn root(&self, mut v: Value) -> Value {
+        while let Some(next) = self.first[v] {
+            v = next;
+        }
+        v
+    }
+
+    /// Whether a value is in a register of theirs.
+    pub fn holds(&self, v: Value) -> bool {
+        self.members.contains(v.index())
+    }
+
+    /// How many registers they take.
+    pub fn words(&self, func: &Function) -> usize {
+        let mut counted: FxHashSet<Value> = FxHashSet::default();
+        let roots = self.values.ones().map(|v| self.root(Value::new(v)));
+        roots.filter(|v| counted.insert(*v)).map(|v| usize::from(func.values[v].width)).sum()
+    }
+}
+
+/// How many registers those take.
+pub fn across(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> usize {
+    Across::new(func, cfg, uniform).words(func)
 }

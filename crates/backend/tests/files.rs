@@ -41,7 +41,9 @@ fn run(pass: &str, mut func: ori::Function) -> String {
         }
         "uniform" => {
             let cfg = ori::cfg::Cfg::new(&func);
-            let changed = uniform::run(&mut func, &cfg);
+            let cfg =
+                if uniform::part_at_barriers(&mut func, &cfg) { ori::cfg::Cfg::new(&func) } else { cfg };
+            let changed = uniform::run(&mut func, &cfg, 0).is_some();
             format!("// {changed}\n{}", verified(func))
         }
         "together" => {

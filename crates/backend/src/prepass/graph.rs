@@ -1,16 +1,18 @@
 //! What a scheduler before register allocation has to know of a block: stretches in which instructions may change places, each with
 //! its dependences and what lives at its end; and what does not move.
 
-use super::{Counts, FILES, LONG, nth};
+use super::{Around, Counts, FILES, LONG, nth};
 use crate::liveness::{Lanes, Liveness, for_each_def, for_each_use};
 use crate::order;
-use crate::pool::Grants;
 use crate::schedule::{WINDOW, expected_latency};
 use crate::timing;
+use crate::uniform::Across;
+use cranelift_entity::EntityRef;
+use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
-use ori::loops::LoopForest;
+use ori::loops::{Loop, LoopForest};
 use ori::registers::Set;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Tuning};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Tuning, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Effect, Mod, Opcode, Reg, RegFile, latency};
 use smallvec::SmallVec;
@@ -39,6 +41,9 @@ pub struct Stretch {
     pub fixed: Counts,
     /// Registers that the warp holds in it, where their number changes.
     pub held: Option<i32>,
+    /// Values in uniform registers that it passes for parameters which it reads, too: where the one is made, and where the other is read, by places in the
+    /// block. One register serves both if all that is before.
+    pub shares: Vec<(usize, Vec<usize>)>,
 }
 
 impl Stretch {
@@ -86,16 +91,34 @@ pub struct Node {
 
 impl Code {
     /// Looks at a function in SSA.
-    pub fn new(func: &Function, cfg: &Cfg, grants: Option<&Grants>, reserve: i32) -> Code {
+    pub(super) fn new(func: &Function, at: Around<'_>, reserve: i32) -> Code {
+        let Around { cfg, grants, whole } = at;
         let lanes = Lanes::new(func);
         let live = Liveness::new(func, cfg, &lanes);
         let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
-        let mut walk = Walk::new(func, cfg, &lanes, &live);
+        let mut walk = Walk { whole, ..Walk::new(func, cfg, &lanes, &live) };
         let several = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1);
         let held = |b: Block| grants.map(|g| g.held(b).into());
-        let blocks = several.map(|b| Stretch { held: held(b), ..walk.block(b, loops.depth(b)) }).collect();
+        let asks: FxHashSet<_> = loops.loops.keys().filter(|l| asks_barrier(func, cfg, &loops, *l)).collect();
+        let depth = |b| loops.depth(b) - u32::from(loops.innermost(b).is_some_and(|l| asks.contains(&l)));
+        let blocks = several.map(|b| Stretch { held: held(b), ..walk.block(b, depth(b)) }).collect();
         Code { blocks, limits: walk.limits, reserve, tuning: func.tuning.clone() }
     }
+}
+
+/// Instructions of a loop that does nothing but ask.
+const ASKS: usize = 12;
+
+/// Whether a loop asks an mbarrier until its phase is over, and does little else. Where stages are well arranged it is over the first time, so
+/// that a round of such a loop is no more frequent than what is around it.
+fn asks_barrier(func: &Function, cfg: &Cfg, loops: &LoopForest, l: Loop) -> bool {
+    let own = |b: Block| func.blocks[b].insts.len() <= ASKS;
+    if !loops.is_innermost(l) || !own(loops.loops[l].header) {
+        return false;
+    }
+    let blocks = loops.blocks(cfg, l);
+    let insts = || blocks.iter().flat_map(|b| &func.blocks[*b].insts);
+    insts().count() <= ASKS && insts().any(|i| func.insts[*i].opcode() == Some(Opcode::SYNCS_PHASECHK))
 }
 
 /// Goes through blocks from their ends.
@@ -106,24 +129,31 @@ struct Walk<'a> {
     /// The file of each lane; `u8::MAX` where that has no limit.
     files: Vec<u8>,
     limits: Counts,
+    /// The values in uniform registers, and in uniform predicates, that live from block to block.
+    across: [Across; 2],
     /// Whether a lane is live at the place that the walk has come to, and how many of each file are.
     is_live: Vec<bool>,
     count: Counts,
     /// The number of a lane among those of a part; `u32::MAX` for others.
     local: Vec<u32>,
+    /// [`Around::whole`].
+    whole: Option<&'a FixedBitSet>,
 }
 
 impl<'a> Walk<'a> {
     fn new(func: &'a Function, cfg: &Cfg, lanes: &'a Lanes, live: &'a Liveness) -> Walk<'a> {
         let file =
             |l: u32| lanes.owner(l).and_then(|(v, _)| nth(func.values[v].file)).map_or(u8::MAX, |f| f as u8);
-        let files: Vec<u8> = (0..lanes.count() as u32).map(file).collect();
-        // What of the uniform registers is live from block to block is live everywhere.
+        let mut files: Vec<u8> = (0..lanes.count() as u32).map(file).collect();
+        // What of the uniform registers lives from block to block has its register everywhere: limits are of what lives within blocks beside that.
         let across =
-            |file: RegFile| crate::uniform::across(func, cfg, |v| func.values[v].file == file) as i32;
-        let counts = [0, 0, across(RegFile::UR), across(RegFile::UP)];
+            [RegFile::UR, RegFile::UP].map(|file| Across::new(func, cfg, |v| func.values[v].file == file));
+        for v in func.values.keys().filter(|v| across.iter().any(|a| a.holds(*v))) {
+            lanes.all(v).for_each(|l| files[l as usize] = u8::MAX);
+        }
+        let [taken, truths] = across.each_ref().map(|a| a.words(func) as i32);
         let uregs = i32::from(func.target.info().uregs);
-        let limits = [0, 6, (uregs - 8 - counts[2]).max(8), (6 - counts[3]).max(2)];
+        let limits = [0, 6, (uregs - 8 - taken).max(8), (6 - truths).max(2)];
         let count = files.len();
         Walk {
             func,
@@ -131,9 +161,11 @@ impl<'a> Walk<'a> {
             live,
             files,
             limits,
+            across,
             is_live: vec![false; count],
             count: [0; FILES],
             local: vec![u32::MAX; count],
+            whole: None,
         }
     }
 
@@ -143,6 +175,26 @@ impl<'a> Walk<'a> {
         {
             *c += if live { 1 } else { -1 };
         }
+    }
+
+    fn shares(&self, b: Block) -> Vec<(usize, Vec<usize>)> {
+        let (func, data) = (self.func, &self.func.blocks[b]);
+        let [across, _] = &self.across;
+        let targets = data.term.targets();
+        let edges = targets.iter().flat_map(|t| t.args.iter().zip(&func.blocks[t.block].params));
+        let pairs: FxHashSet<(Value, Value)> =
+            edges.map(|(a, p)| (*a, *p)).filter(|(a, p)| across.holds(*a) && across.holds(*p)).collect();
+        if pairs.is_empty() {
+            return Vec::new();
+        }
+        let mut made: FxHashMap<Value, usize> = FxHashMap::default();
+        let mut read: FxHashMap<Value, Vec<usize>> = FxHashMap::default();
+        for (at, i) in data.insts.iter().enumerate() {
+            func.insts[*i].for_each_def(|n| n.value().into_iter().for_each(|v| _ = made.insert(v, at)));
+            func.insts[*i]
+                .for_each_use(|n| n.value().into_iter().for_each(|v| read.entry(v).or_default().push(at)));
+        }
+        pairs.into_iter().filter_map(|(a, p)| Some((*made.get(&a)?, read.get(&p)?.clone()))).collect()
     }
 
     fn operands(&self, d: &InstData) -> Node {
@@ -190,7 +242,8 @@ impl<'a> Walk<'a> {
             let least = at.saturating_sub(WINDOW);
             let start = (least..at).rev().find(boundary).map_or(least, |k| k + 1);
             let condition = if at == data.insts.len() { &condition[..] } else { &[] };
-            parts.push(self.part(start, &data.insts[start..at], condition, (&next, &awaited)));
+            let whole = self.whole.is_some_and(|w| w.contains(b.index()));
+            parts.push(self.part(start, &data.insts[start..at], condition, whole, (&next, &awaited)));
             at = start;
         }
         for l in live.live_in[b].iter().copied() {
@@ -200,7 +253,7 @@ impl<'a> Walk<'a> {
             self.lanes.all(*p).for_each(|l| self.set(l, false));
         }
         debug_assert_eq!(self.count, [0; FILES], "{b} of {}: liveness", func.name);
-        Stretch { block: b, depth, parts, fixed, held: None }
+        Stretch { block: b, depth, parts, fixed, held: None, shares: self.shares(b) }
     }
 
     /// Steps backward over an instruction that does not move.
@@ -285,12 +338,13 @@ impl<'a> Walk<'a> {
     }
 
     /// The dependence graph of a part, over which the walk steps. `condition`: what the branch behind it reads; `next`: what is passed for the
-    /// next round, and `awaited` the parameters that it is passed for.
+    /// next round, and `awaited` the parameters that it is passed for; whether the `whole_warp` executes the block.
     fn part(
         &mut self,
         start: usize,
         insts: &[Inst],
         condition: &[u32],
+        whole_warp: bool,
         (next, awaited): (&FxHashMap<u32, u32>, &FxHashSet<u32>),
     ) -> Part {
         let func = self.func;
@@ -309,6 +363,8 @@ impl<'a> Walk<'a> {
         let mut whole: Vec<u32> = Vec::new();
         // The registers of the products behind each arrival of the warp group, which it comes behind all others that touch them.
         let mut arrivals = self.arrivals(insts).into_iter().peekable();
+        // The last wait for products of the warp group, behind which their results count as made.
+        let mut waited: Option<u32> = None;
         // For each lane that the part writes, the instruction.
         for (k, i) in (0u32..).zip(insts) {
             let d = &func.insts[*i];
@@ -322,7 +378,7 @@ impl<'a> Walk<'a> {
                 }
             }
             if has_barrier {
-                sides.add(k, side(func, d), |before| node.preds.push((before, 1)));
+                sides.add(k, side(func, d, whole_warp), |before| node.preds.push((before, 1)));
                 let steps = u32::from(is_barrier(d));
                 node.stretch = stretch + steps;
                 stretch += 2 * steps;
@@ -335,6 +391,11 @@ impl<'a> Walk<'a> {
                 }));
                 let touches = |n: &Node| n.uses.iter().any(|l| ahead.binary_search(l).is_ok());
                 node.preds.extend((0u32..).zip(&nodes).filter(|(_, n)| touches(n)).map(|(by, _)| (by, 1)));
+            }
+            match d.op {
+                Op::Sass(Opcode::WARPGROUP_DEPBAR) => waited = Some(k),
+                Op::Macro(Macro::Settle) => node.preds.extend(waited.map(|wait| (wait, 1))),
+                _ => {}
             }
             if let Op::Sass(op) = d.op {
                 node.pace = latency::pace_of(op, &d.mods, func.target).into();
@@ -431,7 +492,9 @@ fn is_boundary(d: &InstData) -> bool {
     d.for_each_def(|n| named |= registers(n) || n == Name::Phys(Reg::SP));
     named
         || match d.op {
-            Op::Macro(m) => !matches!(m, Macro::Copy | Macro::Collect | Macro::Undef | Macro::Symbol),
+            Op::Macro(m) => {
+                !matches!(m, Macro::Copy | Macro::Collect | Macro::Undef | Macro::Symbol | Macro::Settle)
+            }
             Op::Sass(op) => {
                 let info = op.info();
                 info.has_hidden_predicates()
@@ -456,8 +519,17 @@ pub(super) fn is_proxy_fence(func: &Function, insts: &[Inst]) -> bool {
     }
 }
 
-/// What an instruction is to barriers.
-fn side(func: &Function, d: &InstData) -> order::Side {
+/// What an instruction is to barriers; `whole`: no lane of the warp is anywhere else, so that what they share is theirs on both sides. ptxas 13.0.88
+/// has sums in uniform registers, ELECT, VOTEU and R2UR on either side there (Triton's products with tensor maps).
+fn side(func: &Function, d: &InstData, whole: bool) -> order::Side {
+    let passes = match d.op {
+        Op::Sass(Opcode::ELECT | Opcode::VOTEU | Opcode::R2UR) => true,
+        Op::Sass(op) => op.is_uniform() && op.info().is_computation(),
+        Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
+    };
+    if whole && passes {
+        return order::Side::Passes;
+    }
     let mut files: SmallVec<[RegFile; 8]> = SmallVec::new();
     let file = |n: Name| match n {
         Name::Val(v) | Name::Part(v, _) => func.values[v].file,

@@ -91,9 +91,11 @@ impl Spiller {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         forced.iter().filter(|v| func.values[**v].file == file).for_each(|v| chosen.insert(v.index()));
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
-        if !(self.planned && file == RegFile::R)
-            && (!forced.is_empty() || most_needed(func, cfg, file, room, known, true) > room.limit)
-        {
+        // An argument in a uniform register and its parameter mostly share it, though both count: whether registers reach shows when they are given out.
+        let passed = |b: &Block| func.blocks[*b].params.iter().any(|p| func.values[*p].file == RegFile::UR);
+        let shared = file == RegFile::UR && forced.is_empty() && cfg.rpo.iter().any(passed);
+        let told = self.planned && file == RegFile::R || shared;
+        if !told && (!forced.is_empty() || most_needed(func, cfg, file, room, known, true) > room.limit) {
             self.choose(func, cfg, file, room, known, &mut chosen);
         }
         self.share = file == RegFile::UR
