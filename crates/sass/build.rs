@@ -263,7 +263,7 @@ fn main() {
         let has = |f: &str| op.flags[3..].iter().any(|x| x == f);
         let _ = writeln!(
             out,
-            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], {}, awaited: {}, holds_uniform: {}, passable: {}, uniform: {}, \
+            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], {}, awaited: {}, holds_uniform: {}, passable: {}, waitless: {}, uniform: {}, \
              wide_immediate: WideImmediate::{}, \
              reads_predicates: {}, writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
             op.flags.iter().find_map(|f| f.strip_prefix("as=")).unwrap_or(&op.name),
@@ -272,6 +272,7 @@ fn main() {
             has("awaited"),
             has("holds_uniform"),
             has("passable"),
+            has("nowait"),
             has("uniform"),
             facts::wide_immediate(&op.slots, immediates, has("extends")),
             has("reads_predicates"),

@@ -257,6 +257,28 @@ fn groups_go_on() {
     assert_eq!(waits(&code(&source)), [1, 0]);
 }
 
+/// nvdisasm takes no wait mask on WARPGROUP.DEPBAR, and ptxas has none there: what is in front of it waits.
+#[test]
+fn waits_for_groups_wait_for_nothing_else() {
+    let fences = ["fence.proxy.async", "fence.proxy.async.shared::cta", "membar.cta", "fence.sc.cta"];
+    for fence in fences {
+        let body = zero("d", 8)
+            + FENCE
+            + &statement("d", 8, "1")
+            + COMMIT
+            + fence
+            + ";\n"
+            + &wait(0)
+            + &store("d", 8);
+        let source = program(&body);
+        assert_eq!(wrong(&source), None, "{fence}");
+        let code = code(&source);
+        let at = code.iter().position(|i| i.op == Opcode::WARPGROUP_DEPBAR).unwrap();
+        assert_eq!(code[at].ctrl.wait, 0, "{fence}");
+        assert_ne!(code[at - 1].ctrl.wait, 0, "{fence}");
+    }
+}
+
 /// A loop with one accumulator, whose last group goes on at its end: nothing moves the accumulator.
 #[test]
 fn accumulators_stay_in_place_around_loops() {

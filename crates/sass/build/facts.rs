@@ -20,9 +20,10 @@ pub struct Facts {
 }
 
 /// Words that stand for themselves.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 11] = [
     "nowb",
     "norb",
+    "nowait",
     "queued",
     "uniform",
     "awaited",

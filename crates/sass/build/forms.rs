@@ -667,8 +667,8 @@ pub fn parse_form(
             "" => 0xffff,
             on => targets(on.trim_start_matches('=')),
         });
-        let (no_write_sb, no_read_sb) = (has("nowb"), has("norb"));
-        for token in fixed.iter().filter(|t| !matches!(**t, "nowb" | "norb" | "overlap")) {
+        let (no_write_sb, no_read_sb, no_wait) = (has("nowb"), has("norb"), has("nowait"));
+        for token in fixed.iter().filter(|t| !matches!(**t, "nowb" | "norb" | "nowait" | "overlap")) {
             let (at, value) = token.split_once('=').expect("bits=value");
             if at.ends_with('!') || value.contains(['|', '-']) {
                 let place = bits(at.trim_end_matches('!'));
@@ -699,7 +699,7 @@ pub fn parse_form(
         let immediates = (0..slots).filter_map(|k| Some((k, kind(&form.fields[k])?))).collect();
         let text = format!(
             "Form {{ targets: {mask:#x}, op: Opcode::{}, code: {code:#x}, fields: &[{}], \
-             groups: &[{}], fixed: &[{}], limits: &[{}], queued: {queued:#x}, reuse: {}, no_write_sb: {no_write_sb}, no_read_sb: {no_read_sb} }}",
+             groups: &[{}], fixed: &[{}], limits: &[{}], queued: {queued:#x}, reuse: {}, no_write_sb: {no_write_sb}, no_read_sb: {no_read_sb}, no_wait: {no_wait} }}",
             ident(op),
             form.fields.join(", "),
             form.groups.join(", "),

@@ -203,6 +203,7 @@ pub(crate) fn control_fits(form: &Form, control: Control, target: Target) -> boo
         && reuse
         && !(form.no_write_sb && control.write_sb.is_some())
         && !(form.no_read_sb && control.read_sb.is_some())
+        && !(form.no_wait && control.wait != 0)
 }
 
 fn decode_guard(form: &Form, word: u128) -> Guard {

@@ -31,6 +31,8 @@ pub(crate) struct Form {
     pub no_write_sb: bool,
     /// The sources set no scoreboard (bits 113 … 115 are 7).
     pub no_read_sb: bool,
+    /// It waits for no scoreboard (bits 116 … 121 are 0).
+    pub no_wait: bool,
 }
 
 /// How one operand is encoded and printed.

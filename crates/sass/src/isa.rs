@@ -48,6 +48,8 @@ pub struct OpInfo {
     pub holds_uniform: bool,
     /// It synchronizes or orders accesses of memory, and nothing else has to keep its place beside it.
     pub passable: bool,
+    /// It has no wait mask: what it has to wait for, something before it does.
+    pub waitless: bool,
     /// Least stall count, whatever follows.
     pub min_stall: u8,
     /// Runs on the uniform datapath, so that its guard is a uniform predicate.

@@ -34,16 +34,18 @@ pub fn run(machine: &mut Machine, one_by_one: bool) {
     }
 }
 
-/// Every instruction waits for everything.
+/// Every instruction waits for everything, or one before it does.
 fn serial(machine: &mut Machine) {
     let target = machine.target;
     for block in &mut machine.blocks {
         // Products of matrices take longer than one stall lasts.
         for k in (0..block.insts.len()).rev() {
             let MachineInst { inst, line, .. } = &block.insts[k];
+            let nop = MachineInst::new(machine::inst(Opcode::NOP, &[], &[]), *line);
             if timing::pace(target, inst) != 0 {
-                let nop = MachineInst::new(machine::inst(Opcode::NOP, &[], &[]), *line);
                 block.insts.insert(k + 1, nop);
+            } else if inst.op.info().waitless {
+                block.insts.insert(k, nop);
             }
         }
     }
@@ -54,7 +56,7 @@ fn serial(machine: &mut Machine) {
             write_sb: (timing::is_variable(target, inst) || inst.op.info().awaited).then_some(0),
             // What is loaded of tensor memory tells when its address was read.
             read_sb: (timing::reads_late(target, inst) && inst.op != Opcode::LDTM).then_some(1),
-            wait: 0b11,
+            wait: if inst.op.info().waitless { 0 } else { 0b11 },
             reuse: 0,
         };
     }

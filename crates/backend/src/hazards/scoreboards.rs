@@ -223,6 +223,36 @@ pub fn run(machine: &mut Machine) {
             }
         }
     }
+    wait_before(machine);
+}
+
+/// Has something in front wait for what has no wait mask: the instruction before, unless that sets the scoreboard, or a NOP.
+fn wait_before(machine: &mut Machine) {
+    for block in &mut machine.blocks {
+        let mut k = 0;
+        while k < block.insts.len() {
+            let here = &mut block.insts[k];
+            if here.inst.op.info().waitless && here.inst.ctrl.wait != 0 {
+                let wait = std::mem::take(&mut here.inst.ctrl.wait);
+                let line = here.line;
+                let sets = |ctrl: sass::Control| {
+                    [ctrl.write_sb, ctrl.read_sb].into_iter().flatten().fold(0, |all, s| all | 1 << s)
+                };
+                match k.checked_sub(1).map(|before| &mut block.insts[before].inst) {
+                    Some(before) if sets(before.ctrl) & wait == 0 && !before.op.info().waitless => {
+                        before.ctrl.wait |= wait;
+                    }
+                    _ => {
+                        let mut nop = MachineInst::new(crate::machine::inst(Opcode::NOP, &[], &[]), line);
+                        nop.inst.ctrl.wait = wait;
+                        block.insts.insert(k, nop);
+                        k += 1;
+                    }
+                }
+            }
+            k += 1;
+        }
+    }
 }
 
 /// What is on its way where a block begins, and the cycles that each scoreboard is still busy.
