@@ -101,10 +101,7 @@ impl Prepared {
             return None;
         }
         self.code.reserve = reserve;
-        let plan = Plan::with(&self.code, stated);
-        if plan.missing() > 0 {
-            return None;
-        }
+        let plan = Plan::fitting(&self.code, stated).ok()?;
         let planned = Planned { stated: stated as u32, time: plan.time };
         let mut func = self.func.clone();
         plan.apply(&self.code, &mut func);
@@ -330,11 +327,10 @@ fn warps(stated: i32, aim: i32) -> i32 {
 impl Plan {
     /// With as few registers as `aim`, or the first step above that does.
     fn new(code: &Code, func: &Function, aim: i32) -> Plan {
-        let plan = Plan::with(code, aim);
-        let missing = plan.missing();
-        if missing <= 0 {
-            return plan;
-        }
+        let missing = match Plan::fitting(code, aim) {
+            Ok(plan) => return plan,
+            Err(missing) => missing,
+        };
         let mut plan = Plan::with(code, (aim + (missing + STEP - 1) / STEP * STEP).min(func.max_regs.into()));
         if plan.missing() > 0 {
             plan.spill(code);
@@ -359,6 +355,22 @@ impl Plan {
             self.most = self.most.max(needed);
             self.missing = self.missing.max(needed - limits[0]);
         }
+    }
+
+    /// Orders for all blocks if none needs more registers than so many; how many are missing otherwise.
+    fn fitting(code: &Code, stated: i32) -> Result<Plan, i32> {
+        let room = |block: &Stretch| limits(code, block, stated);
+        // So many at least: where nothing moves.
+        let least = code.blocks.iter().map(|b| b.least() - room(b)[0]).max().unwrap_or(0);
+        if least <= 0 {
+            let plan = Plan::with(code, stated);
+            return if plan.missing() > 0 { Err(plan.missing()) } else { Ok(plan) };
+        }
+        let more = |least, block: &Stretch| {
+            let limits = room(block);
+            block.parts.iter().fold(least, |m, p| orders::missing(p, &limits, &code.tuning, m))
+        };
+        Err(code.blocks.iter().fold(least, more))
     }
 
     fn with(code: &Code, stated: i32) -> Plan {

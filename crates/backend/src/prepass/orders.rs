@@ -34,76 +34,108 @@ pub struct Ordered {
 
 impl Ordered {
     /// What is better is less: no register of R missing; then time, with what those take that are missing of other files; then registers.
-    fn rank(&self, limits: &Counts) -> (i32, u32, i32) {
-        let missing = |f: usize| (self.most[f] - limits[f]).max(0);
-        let others: i32 = (1..FILES).map(missing).sum();
-        (missing(0), self.cycles + OTHERS * others as u32, self.most[0])
+    fn rank(&self, limits: &Counts) -> Rank {
+        rank(&self.most, self.cycles, limits)
     }
+}
+
+/// See [`Ordered::rank`].
+type Rank = (i32, u32, i32);
+
+fn rank(most: &Counts, cycles: u32, limits: &Counts) -> Rank {
+    let missing = |f: usize| (most[f] - limits[f]).max(0);
+    let others: i32 = (1..FILES).map(missing).sum();
+    (missing(0), cycles + OTHERS * others as u32, most[0])
 }
 
 /// The best order of a part under limits.
 pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
+    search(part, limits, tuning, None)
+}
+
+/// Finds the best order of a part. If that is only for how many general registers are missing, and so few are `enough`: one with which no more are, or
+/// as few as with the best.
+fn search(part: &Part, limits: &Counts, tuning: &Tuning, enough: Option<i32>) -> Ordered {
     let old = measured(part, None);
+    let missing = |most: &Counts| (most[0] - limits[0]).max(0);
+    let is_enough = |s: &Ordered| enough.is_some_and(|e| missing(&s.most) <= e);
+    if is_enough(&old) {
+        return old;
+    }
     let states = State::of(part, tuning);
-    let back = |limits: &Counts, passes: bool| back(part, &states, limits, passes);
-    let mut first = back(limits, true);
+    let whole = back(part, &states, limits, true, |_, _| false);
+    let mut first = whole.expect("an order that nothing refuses");
+    // The better one of an order and another; that is given up where what is known of it is no better already.
+    let better = |s: Ordered, with: &Counts, passes: bool, rank: &dyn Fn(&Counts, u32) -> Rank| {
+        let than = rank(&s.most, s.cycles);
+        back(part, &states, with, passes, |most, cycles| rank(most, cycles) >= than).unwrap_or(s)
+    };
     if part.nodes.last().is_some_and(|n| n.stretch > 0) {
         // Where much may pass barriers, it may be too much.
-        let stays = back(limits, false);
-        if stays.rank(limits) < first.rank(limits) {
-            first = stays;
-        }
+        first = better(first, limits, false, &|most, cycles| rank(most, cycles, limits));
     }
     let over = first.most[0] - limits[0];
     let tight = first.most[0] + HEADROOM > limits[0];
     let others: Vec<usize> = (1..FILES).filter(|f| first.most[*f] > limits[*f]).collect();
     let mut best = if first.rank(limits) <= old.rank(limits) { first } else { old };
-    let mut offer = |s: Ordered| {
-        if s.rank(limits) < best.rank(limits) {
-            best = s;
-        }
+    if is_enough(&best) {
+        return best;
+    }
+    let rank = |most: &Counts, cycles: u32| match enough {
+        Some(_) => (missing(most), 0, 0),
+        None => rank(most, cycles, limits),
     };
+    let better = |s, with: &Counts| better(s, with, true, &rank);
     if !others.is_empty() {
         // Predicates, say: what one instruction takes at once isn't foreseen, as two that each need one more.
         for fewer in 1..=FEWER {
             let mut lower = *limits;
             others.iter().for_each(|f| lower[*f] -= fewer);
-            offer(back(&lower, true));
+            best = better(best, &lower);
         }
     }
+    let from_start = |best: Ordered, limit: i32| {
+        let s = measured(part, Some(forth(part, limit)));
+        if s.rank(limits) < best.rank(limits) { s } else { best }
+    };
     if over > 0 {
         // Where registers are short, order is by them alone, but what was begun is live. So begin with that sooner; or stay near
         // the old order.
-        offer(measured(part, Some(forth(part, limits[0]))));
+        best = from_start(best, limits[0]);
         if over <= MUCH {
             let lower = [limits[0] - over, limits[1], limits[2], limits[3]];
-            offer(back(&lower, true));
-            offer(measured(part, Some(forth(part, lower[0]))));
+            best = better(best, &lower);
+            best = from_start(best, lower[0]);
         }
     }
     if tight && over <= 0 {
         // Registers were spared near the limit. Later than that may be in time, and takes less time.
         for k in 1..=HEADROOM {
             let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
-            offer(back(&higher, true));
+            best = better(best, &higher);
         }
-        offer(measured(part, Some(forth(part, limits[0]))));
+        best = from_start(best, limits[0]);
     }
     best
+}
+
+/// How many general registers are missing in the best order of a part; `enough` if no more are.
+pub fn missing(part: &Part, limits: &Counts, tuning: &Tuning, enough: i32) -> i32 {
+    (search(part, limits, tuning, Some(enough)).most[0] - limits[0]).max(enough)
 }
 
 /// The best order of a part where values have to leave their registers in any order: how often they do counts then, beside time.
 /// `best` is what [`best`] found.
 pub fn spilling(part: &Part, limits: &Counts, tuning: &Tuning, best: Ordered) -> Ordered {
-    let cost = |s: &Ordered| {
-        let missing = |f: usize| (s.most[f] - limits[f]).max(0);
-        ((1..FILES).map(missing).sum::<i32>(), s.cycles + SPILL * leaving(part, s, limits[0]))
-    };
+    let others = |most: &Counts| (1..FILES).map(|f| (most[f] - limits[f]).max(0)).sum::<i32>();
+    let cost = |s: &Ordered| (others(&s.most), s.cycles + SPILL * leaving(part, s, limits[0]));
     let mut best = (cost(&best), best);
     let states = State::of(part, tuning);
     for k in MORE {
         let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
-        let found = back(part, &states, &higher, true);
+        // What is missing of other files, and time, are no less in the end.
+        let refuse = |most: &Counts, cycles: u32| (others(most), cycles) >= best.0;
+        let Some(found) = back(part, &states, &higher, true, refuse) else { continue };
         let new = cost(&found);
         if new < best.0 {
             best = (new, found);
@@ -208,9 +240,13 @@ struct State {
     succs: u32,
     /// Cycles from the end, at least.
     ready: u32,
+    /// Cycles from its start to the end, as far as what stands behind it says that.
+    tail: u32,
     /// General registers that are live more, before it than behind it.
     net: i32,
     depth: u32,
+    /// The files that it touches, by bits.
+    touches: u8,
     /// Whether it may go next.
     open: bool,
 }
@@ -219,11 +255,14 @@ impl State {
     /// Those of a part's instructions at its end.
     fn of(part: &Part, tuning: &Tuning) -> Vec<State> {
         let live = Live::at_end(part);
+        let file = |l: &u32| 1u8.checked_shl(part.files[*l as usize].into()).unwrap_or(0);
         let state = |(k, n): (u32, &Node)| State {
             succs: n.succs,
             ready: n.end,
+            tail: n.end.max(1),
             net: live.which(&n.uses, 0, false),
             depth: n.depth + tuning.nudge(k),
+            touches: n.uses.iter().chain(&n.defs).fold(0, |all, l| all | file(l)),
             open: false,
         };
         (0..).zip(&part.nodes).map(state).collect()
@@ -231,7 +270,14 @@ impl State {
 }
 
 /// An order made from the end, with these states there: while there is room, the longest way first. Whether anything `passes` barriers.
-fn back(part: &Part, states: &[State], limits: &Counts, passes: bool) -> Ordered {
+/// None if an order is refused by the registers that it needs, and its cycles, or by fewer of both.
+fn back(
+    part: &Part,
+    states: &[State],
+    limits: &Counts,
+    passes: bool,
+    refuse: impl Fn(&Counts, u32) -> bool,
+) -> Option<Ordered> {
     let mut live = Live::at_end(part);
     let nodes = &part.nodes;
     let mut list = Ready { states: states.to_vec(), ..Ready::default() };
@@ -244,6 +290,11 @@ fn back(part: &Part, states: &[State], limits: &Counts, passes: bool) -> Ordered
     let mut order = Vec::with_capacity(nodes.len());
     let mut cycle = 0;
     let mut most = live.count;
+    // Cycles to the end from the start of what went last, and from that of the last product of matrices.
+    let (mut behind, mut product) = (0, None);
+    // Cycles of all, at least: as the longest way says, or as each takes one.
+    let longest = nodes.iter().map(|n| n.depth + n.end).max().unwrap_or(0);
+    let mut cycles = longest.max(nodes.len() as u32);
     while let Some(k) = list.choose(nodes, &live, limits, &mut cycle) {
         list.remove(k);
         order.push(k);
@@ -253,12 +304,21 @@ fn back(part: &Part, states: &[State], limits: &Counts, passes: bool) -> Ordered
             part.readers[*l as usize].iter().filter(|u| **u != k).for_each(|u| list.cheaper(*u));
         }
         live.step(node, &mut most);
+        behind = (behind + 1).max(list.states[k as usize].tail);
         if node.pace > 0 {
             list.product = Some(cycle);
+            behind = behind.max(product.map_or(0, |p: u32| p + node.pace));
+            product = Some(behind);
+        }
+        // What has no place yet stands in front of it.
+        cycles = cycles.max(behind + node.depth.max((nodes.len() - order.len()) as u32));
+        if refuse(&most, cycles) {
+            return None;
         }
         for (p, latency) in &node.preds {
             let n = &mut list.states[*p as usize];
             n.ready = n.ready.max(cycle + latency);
+            n.tail = n.tail.max(behind + latency);
             n.succs -= 1;
             if n.succs == 0 && stretches.admits(nodes, *p) {
                 list.admit(&live, &nodes[*p as usize], *p);
@@ -271,8 +331,8 @@ fn back(part: &Part, states: &[State], limits: &Counts, passes: bool) -> Ordered
     }
     debug_assert_eq!(order.len(), nodes.len(), "dependences are acyclic");
     order.reverse();
-    let cycles = cycles(nodes, order.iter().copied());
-    Ordered { order: Some(order), most, cycles }
+    debug_assert_eq!(cycles, self::cycles(nodes, order.iter().copied()), "from the end as from the start");
+    Some(Ordered { order: Some(order), most, cycles })
 }
 
 /// What is between two barriers, where nothing passes them, from the last: the rest waits until all of it has its place.
@@ -380,8 +440,8 @@ fn pair(a: u32, b: u32) -> u64 {
 #[derive(Default)]
 struct Ready {
     states: Vec<State>,
-    /// All, the one that costs fewest registers first.
-    by_cost: BinaryHeap<Reverse<Cost>>,
+    /// All, the one that costs fewest registers first; none before that is asked for.
+    by_cost: Option<BinaryHeap<Reverse<Cost>>>,
     /// Those whose readers need not wait, the one with the longest way to the start first.
     now: BinaryHeap<u64>,
     /// The others, by the time.
@@ -409,8 +469,15 @@ impl Ready {
     }
 
     fn list(&mut self, k: u32) {
-        self.by_cost.push(Reverse(self.key(k)));
+        self.cost(k);
         self.later.push(Reverse(pair(self.states[k as usize].ready, k)));
+    }
+
+    fn cost(&mut self, k: u32) {
+        let key = self.key(k);
+        if let Some(by_cost) = &mut self.by_cost {
+            by_cost.push(Reverse(key));
+        }
     }
 
     fn remove(&mut self, k: u32) {
@@ -424,14 +491,20 @@ impl Ready {
 
     /// The one that costs fewest registers; it stays where it is.
     fn cheapest(&mut self) -> Option<u32> {
-        while let Some(&Reverse(cost)) = self.by_cost.peek() {
+        let mut by_cost = self.by_cost.take().unwrap_or_else(|| {
+            let open = self.open.iter().filter(|k| self.states[**k as usize].open);
+            open.map(|k| Reverse(self.key(*k))).collect()
+        });
+        let has_changed = |cost: Cost| {
             let k = !(cost as u32);
-            if self.states[k as usize].open && self.key(k) == cost {
-                return Some(k);
-            }
-            self.by_cost.pop();
+            !self.states[k as usize].open || self.key(k) != cost
+        };
+        while by_cost.peek().is_some_and(|c| has_changed(c.0)) {
+            by_cost.pop();
         }
-        None
+        let cheapest = by_cost.peek().map(|c| !(c.0 as u32));
+        self.by_cost = Some(by_cost);
+        cheapest
     }
 
     /// Whether a product of matrices has to wait for the one that went last; then it is admitted again for later.
@@ -450,7 +523,7 @@ impl Ready {
     fn cheaper(&mut self, k: u32) {
         self.states[k as usize].net -= 1;
         if self.states[k as usize].open {
-            self.by_cost.push(Reverse(self.key(k)));
+            self.cost(k);
         }
     }
 
@@ -466,18 +539,23 @@ impl Ready {
             return self.cheapest();
         }
         if let Some(f) = (1..FILES).find(|f| live.count[*f] >= limits[*f]) {
-            let change = |k: u32| {
-                let n = &nodes[k as usize];
-                live.which(&n.uses, f as u8, false) - live.which(&n.defs, f as u8, true)
+            let rank = |k: &u32| {
+                let n = &nodes[*k as usize];
+                let touches = self.states[*k as usize].touches & 1 << f != 0;
+                let change = if touches {
+                    live.which(&n.uses, f as u8, false) - live.which(&n.defs, f as u8, true)
+                } else {
+                    0
+                };
+                (change, Reverse(n.depth), Reverse(*k))
             };
             self.open.retain(|k| self.states[*k as usize].open);
-            let mut costs: Vec<Cost> = self.open.iter().map(|k| self.key(*k)).collect();
-            if costs.len() > LOOK {
-                costs.select_nth_unstable(LOOK);
-                costs.truncate(LOOK);
+            if self.open.len() <= LOOK {
+                return self.open.iter().copied().min_by_key(rank);
             }
-            let candidates = costs.into_iter().map(|cost| !(cost as u32));
-            return candidates.min_by_key(|k| (change(*k), Reverse(nodes[*k as usize].depth), Reverse(*k)));
+            let mut costs: Vec<Cost> = self.open.iter().map(|k| self.key(*k)).collect();
+            costs.select_nth_unstable(LOOK);
+            return costs[..LOOK].iter().map(|cost| !(*cost as u32)).min_by_key(rank);
         }
         while let Some(k) = self.now.pop().map(|now| now as u32) {
             let open = self.states[k as usize].open;
