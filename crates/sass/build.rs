@@ -258,7 +258,7 @@ fn main() {
     for (_, _, info) in &srs {
         let _ = writeln!(out, "    {info},");
     }
-    let _ = writeln!(out, "];\npub(crate) static OPS: &[OpInfo] = &[");
+    let _ = writeln!(out, "];\npub(crate) static OPS: [OpInfo; {}] = [", ops.len());
     for (((op, slots), facts), immediates) in ops.iter().zip(&slots).zip(&facts).zip(&immediates) {
         let has = |f: &str| op.flags[3..].iter().any(|x| x == f);
         let _ = writeln!(

@@ -10,7 +10,7 @@ use ori::loops::LoopForest;
 use ori::registers::{FILES, Registers};
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Register, Value};
 use rustc_hash::FxHashMap;
-use sass::{AddrWidth, ConstBank, Reg, Role};
+use sass::{AddrWidth, ConstBank, Reg};
 
 /// Numbers every register of every value, then every physical register.
 #[derive(Clone, Debug)]
@@ -72,17 +72,17 @@ pub fn for_each_use<R: Register>(func: &Function<R>, d: &InstData<R>, mut f: imp
     f(d.guard.pred, 1);
     let mut kept = d.kept.iter();
     for (i, o) in d.operands.iter().enumerate() {
-        let slot = d.slot(i, &func.values);
-        if slot.role != Role::Use
+        let width = || d.slot(i, &func.values).width;
+        if d.is_def(i)
             && let Some(k) = kept.next()
         {
-            f(*k, slot.width);
+            f(*k, width());
         }
-        if slot.role == Role::Def {
+        if d.is_only_def(i) {
             continue;
         }
         match o {
-            Operand::Reg(r) => f(r.reg, slot.width),
+            Operand::Reg(r) => f(r.reg, width()),
             Operand::Const { bank, index, .. } => {
                 if let ConstBank::Bindless(r) = bank {
                     f(*r, 2);

@@ -2,7 +2,7 @@
 //! instruction reads and writes, operand by operand.
 
 use sass::target::HARDWARE_REGISTERS;
-use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, Role, SlotKind};
+use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, SlotKind};
 
 /// Index of a register unit.
 pub type Unit = u16;
@@ -88,11 +88,13 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
     if info.reads_uniform_predicates {
         (0..7).for_each(|index| span(Reg { file: RegFile::UP, index }, 1, &mut |u| f(u, Site::Operand(0))));
     }
-    for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
+    let only_written = inst.op.only_written();
+    for (i, operand) in inst.operands.iter().enumerate() {
         let mut f = |u| f(u, Site::Operand(i as u8));
         match operand {
-            Operand::Reg(r) if slot.role != Role::Def => {
-                let wide = if slot.kind == SlotKind::Addr { 1 } else { inst.op.width(i, &inst.mods) };
+            Operand::Reg(r) if only_written >> i & 1 == 0 => {
+                let wide =
+                    if inst.op.slots()[i].kind == SlotKind::Addr { 1 } else { inst.op.width(i, &inst.mods) };
                 span(r.reg, wide, &mut f);
             }
             Operand::Const { bank, index, .. } => {
@@ -150,8 +152,12 @@ pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
         let first = held.saturating_sub(HARDWARE_REGISTERS.into()).min(Reg::ZERO.into()) as u8;
         (first..Reg::ZERO).for_each(|r| span(Reg::r(r), 1, &mut |u| f(u, 0)));
     }
-    for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
-        if let (Operand::Reg(r), Role::Def) = (operand, slot.role) {
+    let written = inst.op.only_written();
+    for (i, operand) in inst.operands.iter().enumerate().take((u16::BITS - written.leading_zeros()) as usize)
+    {
+        if let Operand::Reg(r) = operand
+            && written >> i & 1 != 0
+        {
             span(r.reg, inst.op.width(i, &inst.mods), &mut |u| f(u, i as u8));
         }
     }

@@ -231,6 +231,7 @@ impl<R: Register> InstData<R> {
         Some((written.first(), read))
     }
     /// Role and width of operand `index`.
+    #[inline]
     pub fn slot(&self, index: usize, values: &PrimaryMap<Value, ValueData>) -> SlotInfo {
         match self.op {
             Op::Sass(op) => SlotInfo { role: op.slots()[index].role, width: op.width(index, &self.mods) },
@@ -243,10 +244,19 @@ impl<R: Register> InstData<R> {
             },
         }
     }
+    /// Whether operand `index` is written and not read.
+    #[inline]
+    pub fn is_only_def(&self, index: usize) -> bool {
+        match self.op {
+            Op::Sass(op) => op.only_written() >> index & 1 != 0,
+            Op::Macro(m) => index < m.defs(),
+        }
+    }
     /// Whether operand `index` is written.
+    #[inline]
     pub fn is_def(&self, index: usize) -> bool {
         match self.op {
-            Op::Sass(op) => op.slots()[index].role != Role::Use,
+            Op::Sass(op) => op.written() >> index & 1 != 0,
             Op::Macro(m) => index < m.defs(),
         }
     }
@@ -263,8 +273,16 @@ impl<R: Register> InstData<R> {
     }
     /// Calls `f` for every name written.
     pub fn for_each_def(&self, mut f: impl FnMut(R)) {
-        for (i, operand) in self.operands.iter().enumerate() {
-            if let (true, Operand::Reg(r)) = (self.is_def(i), operand) {
+        // Most are the first operands.
+        let (first, others) = match self.op {
+            Op::Sass(op) => (0, op.written()),
+            Op::Macro(m) => (m.defs(), 0),
+        };
+        let end = first.max((u16::BITS - others.leading_zeros()) as usize);
+        for (i, operand) in self.operands.iter().enumerate().take(end) {
+            if let Operand::Reg(r) = operand
+                && (i < first || others >> i & 1 != 0)
+            {
                 f(r.reg);
             }
         }
@@ -272,12 +290,12 @@ impl<R: Register> InstData<R> {
     /// Calls `f` for every name read: guard, sources, address parts, kept values, read-write operands.
     pub fn for_each_use(&self, mut f: impl FnMut(R)) {
         f(self.guard.pred);
-        for (i, operand) in self.operands.iter().enumerate() {
-            let written_only = match self.op {
-                Op::Sass(op) => op.slots()[i].role == Role::Def,
-                Op::Macro(m) => i < m.defs(),
-            };
-            if !written_only {
+        let (first, others) = match self.op {
+            Op::Sass(op) => (0, op.only_written()),
+            Op::Macro(m) => (m.defs(), 0),
+        };
+        for (i, operand) in self.operands.iter().enumerate().skip(first) {
+            if others.checked_shr(i as u32).unwrap_or(0) & 1 == 0 {
                 for_each_name(operand, &mut f);
             }
         }

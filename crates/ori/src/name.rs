@@ -18,6 +18,7 @@ pub enum Name {
 
 impl Name {
     /// The value named, whole or in part.
+    #[inline]
     pub fn value(self) -> Option<Value> {
         match self {
             Name::Val(v) | Name::Part(v, _) => Some(v),
@@ -60,6 +61,7 @@ pub fn operand(name: impl Into<Name>) -> Operand {
 pub type Guard<R = Name> = sass::Guard<R>;
 
 /// Calls `f` for every register name in `operand`.
+#[inline]
 pub fn for_each_name<R: Copy>(operand: &Operand<R>, mut f: impl FnMut(R)) {
     match operand {
         Operand::Reg(r) => f(r.reg),

@@ -245,7 +245,37 @@ impl OpInfo {
     }
 }
 
+/// By bits, which operand slots of each opcode are written, and which of them are not read: asked for each instruction again and again, so
+/// that it should lie close together.
+static WRITTEN: [[u16; 2]; Opcode::EVERY.len()] = {
+    let mut table = [[0; 2]; Opcode::EVERY.len()];
+    let mut op = 0;
+    while op < table.len() {
+        let slots = OPS[op].slots;
+        assert!(slots.len() <= u16::BITS as usize);
+        let mut slot = 0;
+        while slot < slots.len() {
+            let role = slots[slot].role;
+            table[op][0] |= (!matches!(role, Role::Use) as u16) << slot;
+            table[op][1] |= (matches!(role, Role::Def) as u16) << slot;
+            slot += 1;
+        }
+        op += 1;
+    }
+    table
+};
+
 impl Opcode {
+    /// The operand slots that are written, by bits.
+    #[inline]
+    pub fn written(self) -> u16 {
+        WRITTEN[self as usize][0]
+    }
+    /// Those that are written and not read.
+    #[inline]
+    pub fn only_written(self) -> u16 {
+        WRITTEN[self as usize][1]
+    }
     /// The table entry.
     #[inline]
     pub fn info(self) -> &'static OpInfo {
