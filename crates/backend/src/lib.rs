@@ -30,6 +30,7 @@ pub mod zero;
 
 use ori::cfg::Cfg;
 use ori::{Allocated, Function, Manager, Name, Phase};
+use prepass::Attempt;
 use regalloc::Allocation;
 use sass::RegFile;
 use sass::target::{HARDWARE_REGISTERS, LEAST_REGISTERS};
@@ -190,6 +191,9 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
 
 /// Functions of more instructions are planned once.
 const PLANNED_AGAIN: usize = 20_000;
+/// The same for those of which values leave registers, and bytes that come back to some: where more do, it is no want of room for tuples.
+const PLANNED_OTHERWISE: usize = 6_000;
+const FEW_SPILLED: u32 = 128;
 /// How much longer a kernel's plan may be for more warps to fit, as a share; and how much longer by the warps that fit. A plan's time is
 /// that of one warp by itself: part of what it is longer for is hidden behind the other warps.
 const LONGER: f64 = 1.5;
@@ -199,6 +203,8 @@ const LONGER_TOGETHER: f64 = 1.3;
 struct Planned {
     found: Allocation,
     plan: Option<(prepass::Planned, Option<prepass::Prepared>)>,
+    /// Whether counters are in uniform registers.
+    counts: bool,
 }
 
 impl Planned {
@@ -209,12 +215,12 @@ impl Planned {
 }
 
 /// Plans and gives out registers. Where more are taken than were planned, so that fewer warps fit, once more with so many fewer to plan with:
-/// the plan counts what lives, and not where it fits. Then with so few that more warps fit, as long as nothing leaves its register for that
+/// the plan counts what lives, and not where it fits. Where values leave their registers, otherwise, if half of them or more stay there then. Then with so few that more warps fit, as long as nothing leaves its register for that
 /// and it does not take much longer ([`LONGER`]).
 fn allocate(func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Allocation, Error> {
     let again = func.entry && !serial && func.insts.len() <= PLANNED_AGAIN;
     let original = again.then(|| func.clone());
-    let usual = Attempt { more: 0, counters: again };
+    let usual = Attempt { more: 0, counters: again, together: true };
     let mut best = match (allocate_once(func, manager, serial, usual), &original) {
         (Ok(found), _) => found,
         // There were too few uniform registers for counters, or lanes were not together.
@@ -225,9 +231,29 @@ fn allocate(func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<A
         }
         (Err(e), _) => return Err(e.into()),
     };
-    let (Some(original), Some((plan, _))) = (original, &best.plan) else {
-        return Ok(best.found);
-    };
+    let Some(original) = original else { return Ok(best.found) };
+    let others = [
+        Attempt { together: false, ..usual },
+        Attempt { more: SPARED, ..usual },
+        Attempt { counters: false, ..usual },
+    ];
+    // Without counters there, two of them are no others.
+    let counts = best.counts;
+    let others = others.into_iter().filter(|a| counts || a.more > 0);
+    for attempt in others.filter(|_| original.insts.len() <= PLANNED_OTHERWISE) {
+        let spilled = best.found.stats.spill_load_bytes;
+        if !(1..=FEW_SPILLED).contains(&spilled) {
+            break;
+        }
+        let other = allocate_once(original.clone(), manager, serial, attempt);
+        if let Some(other) = if_any(other, manager)?
+            && 2 * other.found.stats.spill_load_bytes <= spilled
+            && leaves_groups_alone(&other.found)
+        {
+            best = other;
+        }
+    }
+    let Some((plan, _)) = &best.plan else { return Ok(best.found) };
     let warps = |stated: u32| prepass::warps_that_fit(&original, stated);
     let fit = warps(best.stated());
     if fit < warps(plan.stated) {
@@ -342,14 +368,8 @@ impl From<Failure> for Error {
     }
 }
 
-/// How registers are planned.
-#[derive(Clone, Copy)]
-struct Attempt {
-    /// Registers left free beside the usual ones.
-    more: i32,
-    /// Whether counters may be in uniform registers.
-    counters: bool,
-}
+/// Registers that are left free besides where tuples found no room.
+const SPARED: i32 = 6;
 
 /// Plans and gives out registers.
 fn allocate_once(
@@ -358,13 +378,13 @@ fn allocate_once(
     serial: bool,
     attempt: Attempt,
 ) -> Result<Planned, Failure> {
-    let Attempt { more, counters } = attempt;
-    let mut plan = None;
+    let mut outcome = prepass::Outcome::default();
     if !serial && manager.admits(phases::PREPASS) {
-        manager.run_outer(phases::PREPASS, &mut func, |f, m| plan = prepass::run(f, m, more, counters));
+        manager.run_outer(phases::PREPASS, &mut func, |f, m| outcome = prepass::run(f, m, attempt));
         verify(phases::PREPASS, &func, manager)?;
     }
-    Ok(Planned { found: place(func, manager, counters, true)?, plan })
+    let found = place(func, manager, attempt.counters, true)?;
+    Ok(Planned { found, plan: outcome.planned, counts: outcome.counts })
 }
 
 /// Gives out registers to what was planned: `counters` may be in uniform ones, and values may leave theirs for memory if that `spills`.

@@ -109,18 +109,33 @@ impl Prepared {
     }
 }
 
+/// How a kernel is planned.
+#[derive(Clone, Copy)]
+pub struct Attempt {
+    /// Registers that are left free beside the usual ones ([`RESERVE`]).
+    pub more: i32,
+    /// Whether counters may be in uniform registers.
+    pub counters: bool,
+    /// Whether what the warp shares then passes barriers where all of it is together.
+    pub together: bool,
+}
+
+/// What became of a kernel.
+#[derive(Default)]
+pub struct Outcome {
+    /// What is planned, and what of, if registers are to be stated by that.
+    pub planned: Option<(Planned, Option<Prepared>)>,
+    /// Whether counters are in uniform registers.
+    pub counts: bool,
+}
+
 /// Schedules a kernel. Where it needs more registers than leave room for all threads, constants are made again where they
-/// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones ([`RESERVE`]).
-/// `counters` may be in uniform registers. What is planned, and what of, if registers are to be stated by that.
-pub fn run(
-    func: &mut Function,
-    manager: &mut Manager<'_>,
-    more: i32,
-    counters: bool,
-) -> Option<(Planned, Option<Prepared>)> {
+/// are used, if the manager admits that and it is worth it.
+pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> Outcome {
+    let Attempt { more, counters, together } = attempt;
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
-        return None;
+        return Outcome::default();
     }
     let reserve = RESERVE + more;
     let cfg = Cfg::new(func);
@@ -161,6 +176,7 @@ pub fn run(
         }
     }
     plan.stage(&code, func, aim);
+    let mut counts = false;
     let wanted = counters && manager.admits(phases::COUNTERS);
     if wanted && (short(&plan) || uniform::brings_in_loops(func, &cfg)) {
         let mut without = original.unwrap_or_else(|| func.clone());
@@ -180,7 +196,7 @@ pub fn run(
                 whole.is_some()
             });
             let Some(whole) = whole else { break };
-            let at = Around { whole: Some(&whole), ..at };
+            let at = Around { whole: together.then_some(&whole), ..at };
             let mut with = Code::new(&other, at, reserve);
             let mut planned = Plan::new(&with, &other, aim);
             if planned.missing_uniform > plan.missing_uniform {
@@ -197,6 +213,7 @@ pub fn run(
             let fewer = issued(&with, &other) < WORTH * issued(&code, func);
             if planned.is_worth(&plan, aim, fewer) {
                 (*func, code, plan) = (other, with, planned);
+                counts = true;
             }
             break;
         }
@@ -206,7 +223,8 @@ pub fn run(
     let fewer = fewer_registers(func, planned.stated + ROUNDED).is_some();
     let before = (grants.is_none() && fewer).then(|| func.clone());
     plan.apply(&code, func);
-    grants.is_none().then(|| (planned, before.map(|func| Prepared { func, code })))
+    let planned = grants.is_none().then(|| (planned, before.map(|func| Prepared { func, code })));
+    Outcome { planned, counts }
 }
 
 /// Registers beyond what was planned that allocation may take; where it takes more still, the kernel is planned anew.

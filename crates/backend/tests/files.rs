@@ -60,11 +60,13 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             format!("// {:?}\n{found}", found.stats)
         }
         "prepass" => {
-            prepass::run(&mut func, &mut Manager::new(&Plan::new(1)), 0, false);
+            let attempt = prepass::Attempt { more: 0, counters: false, together: false };
+            prepass::run(&mut func, &mut Manager::new(&Plan::new(1)), attempt);
             verified(func)
         }
         "remat" => {
-            prepass::run(&mut func, &mut Manager::new(&Plan::new(3)), 0, true);
+            let attempt = prepass::Attempt { more: 0, counters: true, together: true };
+            prepass::run(&mut func, &mut Manager::new(&Plan::new(3)), attempt);
             verified(func)
         }
         "balance" => {
