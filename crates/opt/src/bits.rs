@@ -71,7 +71,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     Changed::instructions(changed)
 }
 
-/// Sums of 64 bits whose lower words share no bit are two sums, rotations mostly; those with nothing are the other term.
+/// Sums of 64 bits whose lower words are too small for a carry are two sums, as of rotations and of descriptors; those with nothing are the other term.
 fn words_apart(func: &mut Function, known: &KnownBits) -> bool {
     let collected = Collected::of(func);
     let mut found: FxHashMap<Inst, [[Operand; 2]; 2]> = FxHashMap::default();
@@ -99,7 +99,8 @@ fn words_apart(func: &mut Function, known: &KnownBits) -> bool {
             if !sum.terms.iter().all(sums::plain) {
                 continue;
             }
-            if zeros(&x[0]) | zeros(&y[0]) == u32::MAX {
+            let most = |o: &Operand| u64::from(!zeros(o));
+            if most(&x[0]) + most(&y[0]) <= u32::MAX.into() {
                 found.insert(i, [x, y]);
                 if blocks.last() != Some(&b) {
                     blocks.push(b);
@@ -472,6 +473,23 @@ mod tests {
         ori::dead::remove(&mut f);
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         f.to_string()
+    }
+
+    #[test]
+    fn words_of_descriptors_have_no_carry() {
+        let sum = |mask: &str, number: &str| {
+            after(&format!(
+                "    v2:R = LOP3.LUT PT, v1, {mask}, RZ, 0xc0, !PT\n    v3:R2 = collect v2, 0x40004040\n    v4:R2 = collect {number}, 0x0\n    \
+                 v5:R2 = IADD.64 PT, v3, v4, !PT\n    STS.64 [v0], v5\n"
+            ))
+        };
+        // 0x3fff + 0x10002, although both may have bits in common.
+        let got = sum("0x3fff", "0x10003");
+        assert!(!got.contains("IADD.64") && got.contains("IADD3 PT, PT, v2, 0x10003"), "{got}");
+        assert!(got.contains("0x40004040"), "{got}");
+        // The ends: one less than a carry, and one.
+        assert!(!sum("0x1", "0xfffffffe").contains("IADD.64"));
+        assert!(sum("0x1", "0xffffffff").contains("IADD.64"));
     }
 
     #[test]
