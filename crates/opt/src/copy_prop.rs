@@ -6,7 +6,8 @@
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
-use sass::{Lanes, Reg, RegOp, SlotKind};
+use sass::ops::R2ur;
+use sass::{Lanes, Opcode, Reg, RegOp, SlotKind};
 
 /// The pass, for the table.
 pub const PASS: Pass = Pass::analysed(
@@ -212,6 +213,18 @@ fn rewrite(func: &mut Function, sources: &SecondaryMap<Value, Option<Inst>>, i: 
             }
         }
     }
+    // A number is made in a uniform register, not brought there.
+    if let Some(s) = R2ur::of(&data).filter(|_| data.op == Op::Sass(Opcode::R2UR) && data.is_unguarded())
+        && let Operand::Reg(r) = *s.a
+        && r == RegOp::plain(r.reg)
+    {
+        let to = *s.d;
+        match source(func, sources, r.reg) {
+            Some(Operand::Imm(n)) => data.become_copy(to, Operand::Imm(n)),
+            _ if r.reg == Name::Phys(Reg::RZ) => data.become_copy(to, Operand::Imm(0)),
+            _ => {}
+        }
+    }
     let changed = func.insts[i] != data;
     func.insts[i] = data;
     changed
@@ -251,6 +264,13 @@ mod tests {
         let _ = super::run(&mut f, &Analyses::default());
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         f.to_string()
+    }
+
+    #[test]
+    fn numbers_are_made_in_uniform_registers() {
+        let text = "    v0:R2 = collect RZ, 0x40004040\n    v1:R2 = copy v0\n    v2:UR = R2UR.BROADCAST v1.1\n    v3:UR = R2UR v1.0\n    STS [v3+v2], v0.1\n";
+        let got = after(&text.replace("[v3+v2]", "[v0.0+v2]").replace("v0.1", "v1.1"));
+        assert!(got.contains("v2:UR = copy 0x40004040") && got.contains("v3:UR = copy 0x0"), "{got}");
     }
 
     #[test]
