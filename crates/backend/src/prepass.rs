@@ -141,6 +141,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
     let cfg = Cfg::new(func);
     if func.target.sm >= 80 {
         addends::run(func, &cfg);
+        uniform::bring_less(func, &cfg);
         ori::dead::remove(func);
     }
     let grants = Grants::new(func, &cfg);

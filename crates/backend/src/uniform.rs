@@ -9,9 +9,11 @@
 //!
 //! Comparisons are made twice if something else than such arithmetic needs them, a branch mostly: once for it, with uniform registers as operands.
 
+mod chains;
 mod convert;
 mod part;
 
+pub use chains::run as bring_less;
 pub use part::at_barriers as part_at_barriers;
 
 use crate::convergence;

@@ -39,6 +39,12 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             legalize::run(&mut func).unwrap();
             verified(func)
         }
+        "bring-less" => {
+            let cfg = ori::cfg::Cfg::new(&func);
+            uniform::bring_less(&mut func, &cfg);
+            ori::dead::remove(&mut func);
+            verified(func)
+        }
         "uniform" => {
             let cfg = ori::cfg::Cfg::new(&func);
             let cfg =

@@ -44,7 +44,7 @@ pub fn convert(
         }
         if usize::from(c.2) <= room {
             room -= usize::from(c.2);
-            let mut held = Held { func, constants: FxHashMap::default(), out: Vec::new() };
+            let mut held = Held::new(func);
             hoisted.push((c, held.constant(c, Loc::default()), b));
             // Before all that reads it there.
             let made = held.out;
@@ -225,16 +225,25 @@ fn constants_in_loops(
 }
 
 /// A block's constants in uniform registers.
-struct Held<'f> {
+pub(super) struct Held<'f> {
     func: &'f mut Function,
     constants: FxHashMap<Constant, Value>,
     /// Instructions that make those for the next one.
     out: Vec<Inst>,
 }
 
-impl Held<'_> {
+impl<'f> Held<'f> {
+    pub(super) fn new(func: &'f mut Function) -> Held<'f> {
+        Held { func, constants: FxHashMap::default(), out: Vec::new() }
+    }
+
+    /// The instructions that were made.
+    pub(super) fn into_made(self) -> Vec<Inst> {
+        self.out
+    }
+
     /// Makes an instruction read and write uniform registers.
-    fn convert(&mut self, d: &mut InstData, beside: &SecondaryMap<Value, Option<Value>>) {
+    pub(super) fn convert(&mut self, d: &mut InstData, beside: &SecondaryMap<Value, Option<Value>>) {
         let loc = d.loc;
         let load = self.func.target.info().constant_load;
         let from = d.op;
