@@ -247,8 +247,9 @@ struct State {
     depth: u32,
     /// The files that it touches, by bits.
     touches: u8,
-    /// Whether it may go next.
+    /// Whether it may go next, and where it is among those that may.
     open: bool,
+    place: u32,
 }
 
 impl State {
@@ -264,6 +265,7 @@ impl State {
             depth: n.depth + tuning.nudge(k),
             touches: n.uses.iter().chain(&n.defs).fold(0, |all, l| all | file(l)),
             open: false,
+            place: 0,
         };
         (0..).zip(&part.nodes).map(state).collect()
     }
@@ -464,6 +466,7 @@ impl Ready {
         let state = &mut self.states[k as usize];
         state.net -= live.which(&node.defs, 0, true);
         state.open = true;
+        state.place = self.open.len() as u32;
         self.open.push(k);
         self.list(k);
     }
@@ -481,7 +484,13 @@ impl Ready {
     }
 
     fn remove(&mut self, k: u32) {
-        self.states[k as usize].open = false;
+        let state = &mut self.states[k as usize];
+        state.open = false;
+        let place = state.place;
+        self.open.swap_remove(place as usize);
+        if let Some(other) = self.open.get(place as usize) {
+            self.states[*other as usize].place = place;
+        }
     }
 
     /// Whether an instruction may go next, and by the time `at`, which is the one that it has now.
@@ -491,10 +500,8 @@ impl Ready {
 
     /// The one that costs fewest registers; it stays where it is.
     fn cheapest(&mut self) -> Option<u32> {
-        let mut by_cost = self.by_cost.take().unwrap_or_else(|| {
-            let open = self.open.iter().filter(|k| self.states[**k as usize].open);
-            open.map(|k| Reverse(self.key(*k))).collect()
-        });
+        let mut by_cost =
+            self.by_cost.take().unwrap_or_else(|| self.open.iter().map(|k| Reverse(self.key(*k))).collect());
         let has_changed = |cost: Cost| {
             let k = !(cost as u32);
             !self.states[k as usize].open || self.key(k) != cost
@@ -549,7 +556,6 @@ impl Ready {
                 };
                 (change, Reverse(n.depth), Reverse(*k))
             };
-            self.open.retain(|k| self.states[*k as usize].open);
             if self.open.len() <= LOOK {
                 return self.open.iter().copied().min_by_key(rank);
             }
