@@ -3,10 +3,10 @@
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
-use ori::{ALWAYS, Analyses, Block, Function, InstData, Name, Op, Operand, Terminator, Value, operand};
+use ori::{ALWAYS, Analyses, Block, Function, Inst, InstData, Name, Op, Operand, Terminator, Value, operand};
 use rustc_hash::FxHashSet;
-use sass::ops::{Bool, Elect, Icmp, Isetp, IsetpMods, Plop3, R2urP, S2r, Sel};
-use sass::{Mods, Opcode, Reg, RegFile, RegOp, SpecialReg};
+use sass::ops::{Bool, Elect, Icmp, Isetp, IsetpMods, Plop3, R2urP, S2r, Sel, Warpsync};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, SpecialReg};
 
 /// Makes such loops straight code; whether there were any.
 pub fn run(func: &mut Function, analyses: &Analyses) -> bool {
@@ -83,6 +83,24 @@ struct One {
     clear: bool,
 }
 
+/// The elections of some lanes of a warp, whatever lanes these are: others may be elected beside, so that a predicate is so in several lanes (one for
+/// each group of `match.any.sync`, say). What elects all lanes stands behind a WARPSYNC of all, or behind none.
+fn of_several(func: &Function, analyses: &Analyses) -> FxHashSet<Inst> {
+    let mut out = FxHashSet::default();
+    for b in &analyses.cfg(func).rpo {
+        let mut some = false;
+        for &i in &func.blocks[*b].insts {
+            let d = &func.insts[i];
+            if let Some(s) = Warpsync::of(d) {
+                some = *s.lanes != Operand::Imm(!0) && !d.mods.has(Mod::ALL) || d.mods.has(Mod::EXCLUSIVE);
+            } else if some && Elect::of(d).is_some() {
+                out.insert(i);
+            }
+        }
+    }
+    out
+}
+
 /// The blocks that at most one lane of a warp comes to at a time, in reverse post order.
 fn blocks(func: &Function, analyses: &Analyses) -> Vec<Block> {
     let cfg = analyses.cfg(func);
@@ -94,6 +112,7 @@ fn blocks(func: &Function, analyses: &Analyses) -> Vec<Block> {
     // Values that are zero, and those that are so but in one lane.
     let mut zeros = FixedBitSet::with_capacity(func.values.len());
     let mut few = FixedBitSet::with_capacity(func.values.len());
+    let several = of_several(func, analyses);
     for i in cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts) {
         let d = &func.insts[*i];
         let zero = |o: &Operand| match o {
@@ -124,7 +143,7 @@ fn blocks(func: &Function, analyses: &Analyses) -> Vec<Block> {
             _ => None,
         };
         let (made, is) = if let Some(s) = Elect::of(d) {
-            (predicate(s.p), One { set: true, clear: false })
+            (predicate(s.p), One { set: !several.contains(i), clear: false })
         } else if let Some(s) = S2r::of(d) {
             let own = match s.register {
                 Operand::Special(SpecialReg::SR_TID_X) => line,
@@ -239,6 +258,12 @@ mod tests {
         for (cond, alone) in [
             ("    v2:P = ELECT URZ, PT\n    branch v2, block2, block3\n", true),
             ("    v2:P = ELECT URZ, PT\n    branch !v2, block2, block3\n", false),
+            ("    WARPSYNC PT, 0xffffffff\n    v2:P = ELECT URZ, PT\n    branch v2, block2, block3\n", true),
+            ("    WARPSYNC PT, 0xffff\n    v2:P = ELECT URZ, PT\n    branch v2, block2, block3\n", false),
+            (
+                "    WARPSYNC.EXCLUSIVE PT, v0\n    v2:P = ELECT URZ, PT\n    branch v2, block2, block3\n",
+                false,
+            ),
             ("    v2:P = ISETP.EQ.AND PT, v0, 0x3, PT, PT\n    branch v2, block2, block3\n", true),
             ("    v2:P = ISETP.NE.AND PT, v0, 0x3, PT, PT\n    branch !v2, block2, block3\n", true),
             ("    v2:P = ISETP.NE.AND PT, v0, 0x3, PT, PT\n    branch v2, block2, block3\n", false),
