@@ -38,6 +38,16 @@ pub fn least_stall(target: Target, inst: &Inst) -> u8 {
     latency::least_stall(inst, target)
 }
 
+/// Cycles from an instruction to the next `next` that no register asks for.
+pub fn apart(target: Target, first: &Inst, next: &Inst) -> u8 {
+    latency::apart(first, next, target)
+}
+
+/// The most of these.
+pub fn longest_apart(target: Target, first: Opcode) -> u8 {
+    latency::longest_apart(first, target)
+}
+
 /// Whether the instructions after `inst` must wait until it is done, although it writes nothing.
 pub fn is_fence(target: Target, inst: &Inst) -> bool {
     inst.op == Opcode::MEMBAR && (90..120).contains(&target.sm)

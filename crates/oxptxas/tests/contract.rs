@@ -165,6 +165,24 @@ mod spoilt {
         }
     }
 
+    /// A load five cycles behind a barrier read what was there before it, on an H200.
+    #[test]
+    fn loads_right_behind_a_barrier() {
+        for target in ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"] {
+            let (target, mut bytes) = ours(
+                target,
+                "mov.u32 %r1, s; st.shared.u32 [%r1], %r1; bar.sync 0; ld.shared.u32 %r2, [%r1+4]; bar.sync 0;\n\
+                 st.shared.u32 [%r1+8], %r2; bar.sync 0; ld.shared.u32 %r2, [%r1+8]; st.global.u32 [%a1], %r2;",
+            );
+            change(target, &mut bytes, |inst, _| {
+                let here = inst.op == Opcode::BAR;
+                inst.ctrl.stall = if here { 2 } else { inst.ctrl.stall };
+                here
+            });
+            found(&bytes, "distances", "BAR to Load after ");
+        }
+    }
+
     #[test]
     fn conversions_that_flush_to_64_bits() {
         for target in ["sm_75", "sm_89", "sm_90", "sm_100", "sm_120"] {

@@ -34,6 +34,7 @@ pub struct Latency {
     war: Vec<Vec<String>>,
     pace: Vec<Vec<String>>,
     stall: Vec<Vec<String>>,
+    apart: Vec<Vec<String>>,
 }
 
 /// Places of reads that have names of their own, in the order of `ReadSite`.
@@ -116,6 +117,7 @@ impl Latency {
             "war" => self.war.push(words(rest)),
             "pace" => self.pace.push(words(rest)),
             "stall" => self.stall.push(words(rest)),
+            "apart" => self.apart.push(words(rest)),
             _ => return false,
         }
         true
@@ -179,6 +181,43 @@ impl Latency {
         rows.iter().for_each(|(name, rows)| self.write_rows(name, rows, out));
         self.write_cycles("PACE", &self.pace, out);
         self.write_cycles("STALL", &self.stall, out);
+        self.write_apart(opcodes, out);
+    }
+
+    /// Distances that instructions keep for something that is no register.
+    fn write_apart(&self, opcodes: &[(String, String)], out: &mut String) {
+        let names = self.class_names();
+        let known = |name: &str| opcodes.iter().any(|o| o.0 == name);
+        let list = |ops: &[&str]| ops.iter().map(|op| format!("Opcode::{}, ", ident(op))).collect::<String>();
+        let _ = writeln!(out, "pub(crate) static APART: &[ApartRow] = &[");
+        for row in &self.apart {
+            let [t, first, next, cycles] = &row[..] else { panic!("apart line {row:?}") };
+            let first: String = first
+                .split(',')
+                .map(|name| match name.rsplit_once('.').filter(|_| !known(name)) {
+                    _ if known(name) => format!("(Opcode::{}, None), ", ident(name)),
+                    Some((op, m)) if known(op) => {
+                        format!("(Opcode::{}, Some(Mod::{})), ", ident(op), ident(m))
+                    }
+                    _ => panic!("apart line {row:?}: no opcode `{name}`"),
+                })
+                .collect();
+            let (ops, classes): (Vec<&str>, Vec<&str>) =
+                next.trim_start_matches('!').split(',').partition(|name| known(name));
+            let mut mask = if classes.is_empty() { 0 } else { self.masks(&names, &classes.join(",")).0 };
+            if next.starts_with('!') {
+                assert!(ops.is_empty(), "apart line {row:?}: `!` goes with units");
+                mask = !mask;
+            }
+            let _ = writeln!(
+                out,
+                "    ApartRow {{ targets: {:#x}, first: &[{}], classes: {mask:#x}, opcodes: &[{}], cycles: {cycles} }},",
+                targets(t),
+                first,
+                list(&ops),
+            );
+        }
+        let _ = writeln!(out, "];");
     }
 
     /// Numbers of cycles that belong to classes alone.

@@ -5,7 +5,7 @@ use crate::asks::{AskRow, Asks};
 use crate::form::*;
 use crate::inst::AddrWidth;
 use crate::inst::{ModAt, Mods, Role, Slot, SlotKind, Width};
-use crate::latency::{LatencyRow, PartRow, UnitInfo};
+use crate::latency::{ApartRow, LatencyRow, PartRow, UnitInfo};
 use crate::memory::{AccessBytes, MemoryAccess, MemoryEffect, MemoryEffects, MemorySpace};
 
 include!(concat!(env!("OUT_DIR"), "/isa.rs"));

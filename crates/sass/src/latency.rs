@@ -3,7 +3,8 @@
 use crate::form::target_bit;
 use crate::inst::{Inst, Mods, Operand};
 use crate::isa::{
-    CLASS_OF, CLASSES_BY_MOD, Class, Mod, Opcode, PACE, PARTS, RAW, STALL, UNIT_OF, UNITS, Unit, WAR, WAW,
+    APART, CLASS_OF, CLASSES_BY_MOD, Class, Mod, Opcode, PACE, PARTS, RAW, STALL, UNIT_OF, UNITS, Unit, WAR,
+    WAW,
 };
 use crate::reg::RegFile;
 use crate::target::Target;
@@ -81,6 +82,20 @@ impl Reader {
     }
 }
 
+/// A distance that is kept for something that is no register.
+pub(crate) struct ApartRow {
+    /// Bit set of targets.
+    pub(crate) targets: u32,
+    /// What others stay away from; with a modifier, of those that have it.
+    pub(crate) first: &'static [(Opcode, Option<Mod>)],
+    /// Classes that stay away.
+    pub(crate) classes: u64,
+    /// Opcodes that stay away, besides.
+    pub(crate) opcodes: &'static [Opcode],
+    /// The distance.
+    pub(crate) cycles: u8,
+}
+
 /// Taken when no row of the table holds: longer than any fixed latency.
 const UNKNOWN: u8 = 15;
 
@@ -95,6 +110,8 @@ struct Dense {
     pace: Vec<u8>,
     /// By class: cycles to the next instruction, at least.
     stall: Vec<u8>,
+    /// By opcode: the longest distance that some instruction keeps from it.
+    apart: Vec<u8>,
 }
 
 const FILES: usize = 5;
@@ -149,7 +166,14 @@ fn dense(target: Target) -> &'static Dense {
             (0..CLASSES).map(|class| of(class).map_or(none, |p| p.2)).collect()
         };
         let (pace, stall) = (cycles(PACE, 0), cycles(STALL, 1));
-        Dense { raw, waw, war, longest, pace, stall }
+        let mut apart = vec![0; CLASS_OF.len()];
+        for row in APART.iter().filter(|r| r.targets & bit != 0) {
+            for (op, _) in row.first {
+                let most: &mut u8 = &mut apart[*op as usize];
+                *most = row.cycles.max(*most);
+            }
+        }
+        Dense { raw, waw, war, longest, pace, stall, apart }
     })
 }
 
@@ -261,6 +285,26 @@ pub fn pace_of(op: Opcode, mods: &Mods, target: Target) -> u8 {
 /// Cycles from an instruction to the next one of the warp, at least, whatever that is.
 pub fn least_stall(inst: &Inst, target: Target) -> u8 {
     inst.op.info().min_stall.max(dense(target).stall[class(inst) as usize])
+}
+
+/// Cycles from an instruction to the next `next`, although no register says so: what waits for other threads, orders accesses or moves
+/// control takes effect on some instructions later than on others.
+pub fn apart(first: &Inst, next: &Inst, target: Target) -> u8 {
+    if longest_apart(first.op, target) == 0 {
+        return 0;
+    }
+    let (bit, class) = (u32::from(target_bit(target)), class(next) as usize);
+    let holds = |r: &&ApartRow| {
+        r.targets & bit != 0
+            && r.first.iter().any(|(op, m)| *op == first.op && m.is_none_or(|m| first.mods.has(m)))
+            && (r.classes >> class & 1 != 0 || r.opcodes.contains(&next.op))
+    };
+    APART.iter().filter(holds).map(|r| r.cycles).max().unwrap_or(0)
+}
+
+/// The longest distance of [`apart`] from an opcode.
+pub fn longest_apart(first: Opcode, target: Target) -> u8 {
+    dense(target).apart[first as usize]
 }
 
 /// Least distance in cycles from the issue of a fixed-latency writer to that of a reader of its result in `file`.

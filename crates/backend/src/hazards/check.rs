@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 const INST_BYTES: i64 = 16;
 /// Ages are counted up to here.
 const OLD: u16 = 64;
+/// The unit of effects that no register shows.
+const EFFECT: Unit = COUNT as Unit + 6;
 /// From a read at issue to a write: no line of the table has more.
 const MOST_FROM_READ: u16 = 8;
 
@@ -40,6 +42,13 @@ pub enum Why {
         /// Cycles needed.
         needs: u16,
     },
+    /// The instruction comes before the effect of another one.
+    Early {
+        /// Cycles given.
+        has: u16,
+        /// Cycles needed.
+        needs: u16,
+    },
     /// The wait comes so soon after the scoreboard was set that it doesn't see it.
     SetTooLate,
     /// The next instruction comes while this one is still being issued.
@@ -54,6 +63,9 @@ pub enum Why {
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (at, on) = (self.at as i64 * INST_BYTES, self.on as i64 * INST_BYTES);
+        if let Why::Early { has, needs } = self.why {
+            return write!(f, "{at:#06x} comes {has} cycles behind {on:#06x}, {needs} needed");
+        }
         let (file, unit) = (units::file(self.unit), self.unit);
         write!(f, "{at:#06x} depends on {on:#06x} through {file:?} unit {unit}: ")?;
         match self.why {
@@ -61,6 +73,7 @@ impl std::fmt::Display for Violation {
             Why::Overwrites => write!(f, "source is overwritten before it is read"),
             Why::TooEarly { has, needs } => write!(f, "{has} cycles, {needs} needed"),
             Why::SetTooLate => write!(f, "waits right after the scoreboard is set"),
+            Why::Early { .. } => Ok(()),
             Why::Stall { has, needs } => write!(f, "stalls {has} cycles, {needs} needed"),
         }
     }
@@ -79,6 +92,8 @@ enum Kind {
     Source,
     /// Scoreboard `unit - COUNT` was set.
     Set,
+    /// An effect that no register shows; its unit is [`EFFECT`].
+    Effect,
 }
 
 /// Everything under way: (unit, kind, instruction) to the least age.
@@ -199,6 +214,13 @@ fn step(
         Kind::Read(read, write) => !waits(*read) && !waits(*write),
         _ => true,
     });
+    let effects = state.range((EFFECT, Kind::Effect, 0)..=(EFFECT, Kind::Effect, u32::MAX));
+    for ((_, _, on), age) in effects {
+        let needs = u16::from(timing::apart(target, &insts[*on as usize], inst));
+        if *age < needs {
+            report(*on as usize, EFFECT, Why::Early { has: *age, needs });
+        }
+    }
     let early = |age: u16, needs: u8| {
         let needs = u16::from(needs);
         (age < needs).then_some(Why::TooEarly { has: age, needs })
@@ -209,7 +231,7 @@ fn step(
             let why = match kind {
                 Kind::Fixed => early(*age, timing::raw(target, &insts[*on as usize], u, inst, site)),
                 Kind::Variable(_) => Some(Why::Unwaited),
-                Kind::Read(..) | Kind::Source | Kind::Set => None,
+                Kind::Read(..) | Kind::Source | Kind::Set | Kind::Effect => None,
             };
             if let Some(why) = why {
                 report(*on as usize, u, why);
@@ -223,7 +245,7 @@ fn step(
                 Kind::Variable(_) => Some(Why::Unwaited),
                 Kind::Read(..) => Some(Why::Overwrites),
                 Kind::Source => early(*age, timing::war(target, &insts[*on as usize], u, inst)),
-                Kind::Set => None,
+                Kind::Set | Kind::Effect => None,
             };
             if let Some(why) = why {
                 report(*on as usize, u, why);
@@ -242,7 +264,7 @@ fn step(
     state.retain(|(_, kind, _), age| match kind {
         Kind::Variable(_) | Kind::Read(..) => true,
         Kind::Source => *age < MOST_FROM_READ,
-        Kind::Fixed | Kind::Set => *age < OLD,
+        Kind::Fixed | Kind::Set | Kind::Effect => *age < OLD,
     });
     let at = k as u32;
     let variable = timing::is_variable(target, inst);
@@ -254,6 +276,9 @@ fn step(
         };
         state.insert((u, kind, at), stall);
     });
+    if timing::longest_apart(target, inst.op) != 0 {
+        state.insert((EFFECT, Kind::Effect, at), stall);
+    }
     let late = timing::reads_late(target, inst);
     units::for_each_read(inst, |u, _| {
         if late && matches!(units::file(u), sass::RegFile::R | sass::RegFile::UR) {

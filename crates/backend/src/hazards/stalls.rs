@@ -13,11 +13,13 @@ const MAX_STALL: u8 = 15;
 const SET_TO_WAIT: u8 = 2;
 /// Stands for the pipe that multiplies matrices.
 const PIPE: Unit = COUNT as Unit + 6;
+/// Stands for what an instruction does that no register shows.
+const EFFECT: Unit = COUNT as Unit + 7;
 
 /// A recent write or read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Recent {
-    /// What is written or read: a register unit, `COUNT + n` for the setting of scoreboard n, or [`PIPE`].
+    /// What is written or read: a register unit, `COUNT + n` for the setting of scoreboard n, [`PIPE`] or [`EFFECT`].
     unit: Unit,
     /// The instruction: block and position.
     by: (u32, u32),
@@ -66,6 +68,9 @@ fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
             lack = lack.max(timing::TO_ARRIVAL.saturating_sub(r.age));
         }
     }
+    for r in of(EFFECT) {
+        lack = lack.max(timing::apart(target, by(r), inst).saturating_sub(r.age));
+    }
     if timing::pace(target, inst) != 0 {
         for r in of(PIPE) {
             lack = lack.max(r.until.saturating_sub(r.age));
@@ -93,6 +98,7 @@ fn record(target: Target, state: &mut State, inst: &Inst, at: (u32, u32)) {
     }
     let (written, read) = timing::longest(target, inst);
     add(PIPE, false, timing::pace(target, inst));
+    add(EFFECT, false, timing::longest_apart(target, inst.op));
     if inst.ctrl.write_sb.is_none() && !timing::is_variable(target, inst) {
         units::for_each_write(inst, |u, _| add(u, false, written));
     }

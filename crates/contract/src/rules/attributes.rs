@@ -67,7 +67,7 @@ fn highest(kernel: &Kernel) -> Option<u32> {
 
 /// What the code first subtracts from the stack pointer.
 fn frame(kernel: &Kernel) -> u32 {
-    let step = kernel.items.iter().take(kernel.length.min(64)).filter_map(|i| i.inst()).find_map(|inst| {
+    let step = kernel.items.iter().take(kernel.length).filter_map(|i| i.inst()).find_map(|inst| {
         let on_stack = |role| {
             let mut both = inst.operands.iter().zip(inst.op.slots());
             both.any(|(o, s)| s.role == role && o.as_reg().is_some_and(|r| r.reg == Reg::SP))

@@ -7,6 +7,7 @@ mod bits;
 mod carries;
 mod constants;
 mod control;
+mod distances;
 mod format;
 mod forms;
 mod layout;
@@ -55,6 +56,7 @@ pub const RULES: &[&dyn Rule] = &[
     &tuples::Tuples,
     &bits::Bits,
     &control::ControlFields,
+    &distances::Distances,
     &neighbours::Neighbours,
     &constants::Constants,
     &layout::Layout,

@@ -12,7 +12,7 @@ pub struct Neighbours;
 const WINDOW: usize = 16;
 
 /// Whether the instruction is part of a protocol: it acts on other threads, on the order of accesses, or on control.
-fn protocol(op: Opcode) -> bool {
+pub(super) fn protocol(op: Opcode) -> bool {
     let info = op.info();
     let name = op.name();
     let asynchronous =
