@@ -5,7 +5,6 @@ use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{ALWAYS, Block, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
-use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
 use sass::ops::{Iadd3, Iadd3Mods, Lea, LeaMods};
 use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use thin_vec::ThinVec;
@@ -141,15 +140,11 @@ fn place(d: &InstData) -> Option<(usize, Takes)> {
         _ => false,
     };
     let at = d.operands.iter().position(single)?;
-    let takes = match (op, op.info().accesses) {
-        (Opcode::LDS | Opcode::STS, _) => Takes::Any,
-        (Opcode::SYNCS_ARRIVE | Opcode::SYNCS_PHASECHK, _) => Takes::Alone,
-        (_, MemoryEffects::Accesses([access]))
-            if matches!(access.effect, MemoryEffect::Read | MemoryEffect::Write)
-                && access.space == MemorySpace::Shared =>
-        {
-            Takes::Both
-        }
+    // Those that ptxas 13.0.88 has with a uniform register; STSM and LDSM.MT1616 never have one.
+    let takes = match op {
+        Opcode::LDS | Opcode::STS => Takes::Any,
+        Opcode::SYNCS_ARRIVE | Opcode::SYNCS_PHASECHK => Takes::Alone,
+        Opcode::LDSM => Takes::Both,
         _ => return None,
     };
     Some((at, takes))

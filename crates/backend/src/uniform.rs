@@ -554,6 +554,8 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
         Opcode::LOP3 => &[Mod::LUT],
         Opcode::SGXT => &[Mod::U32],
         Opcode::SEL => &[],
+        // ptxas 13.0.88 has no comparison for equality there that takes another one's result on.
+        Opcode::ISETP if d.mods.has(Mod::EQ) && d.mods.has(Mod::EX) => return false,
         Opcode::ISETP => &[
             Mod::LT,
             Mod::LE,

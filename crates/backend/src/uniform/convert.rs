@@ -256,6 +256,11 @@ impl<'f> Held<'f> {
         if from == Op::Sass(Opcode::LDC) {
             return;
         }
+        if from == Op::Sass(Opcode::ISETP) && d.mods.has(Mod::EQ) && !d.mods.has(Mod::U32) {
+            // Words are equal with or without signs; ptxas 13.0.88 compares them without.
+            let with_u32 = d.mods.iter().flat_map(|m| [Some(m), (m == Mod::EQ).then_some(Mod::U32)]);
+            d.mods = Mods::of(&with_u32.flatten().collect::<SmallVec<[Mod; 4]>>());
+        }
         for k in 0..d.operands.len() {
             let (width, takes_number) = match (from, d.op) {
                 (Op::Sass(op), Op::Sass(to)) => {
