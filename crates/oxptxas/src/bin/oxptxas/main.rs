@@ -1,5 +1,8 @@
 //! `oxptxas`: ptxas's command line.
 
+mod memory;
+
+use memory::Memory;
 use oxptxas::command::{Console, Run};
 use oxptxas::console::{show, tell};
 use ptx::Style;
@@ -7,6 +10,9 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
+
+#[global_allocator]
+static MEMORY: Memory = Memory;
 
 /// ptxas's exit status on any error.
 const FAILED: u8 = 255;
