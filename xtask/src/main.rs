@@ -248,7 +248,12 @@ fn run(command: &mut Command) -> Result<(), String> {
 
 /// The kernels' PTX files, by name.
 fn kernels(root: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = std::fs::read_dir(root.join("kernels")).map_err(|e| e.to_string())?;
+    ptx_in(&root.join("kernels"))
+}
+
+/// A folder's PTX files, by name.
+fn ptx_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|e| Some(e.ok()?.path()))
         .filter(|p| p.extension().is_some_and(|x| x == "ptx"))

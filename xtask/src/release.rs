@@ -1,4 +1,4 @@
-//! Builds the compiler with a profile of itself: once with counters, which a run over `kernels/` fills, then by what they say. The functions
+//! Builds the compiler with a profile of itself: once with counters, which a run over `kernels/` and `xtask/training/` fills, then by what they say. The functions
 //! that compile most programs stand together then, and branches are laid out the way they go. Where the C library's archive is at hand it is
 //! linked in: a program at a fixed address with nothing to load starts in half the time.
 
@@ -79,16 +79,23 @@ fn build(root: &Path, work: &Path, host: &str, flags: &str) -> Result<PathBuf, S
     Ok(work.join(host).join("release").join(format!("oxptxas{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// Compiles every kernel for every target that has it.
+/// Targets that code with products of matrices is compiled for, which is long.
+const WITH_PRODUCTS: [u32; 3] = [80, 90, 120];
+
+/// Compiles every kernel for every target that has it, and what `training/` has beside: there are no products of matrices among the kernels, and
+/// what such code alone keeps busy (orders within blocks, room for tuples) would be taken for what hardly ever runs.
 fn train(root: &Path, program: &Path, work: &Path) -> Result<(), String> {
     let mut compiled = 0;
-    for kernel in super::kernels(root)? {
-        for sm in super::SMS {
-            let mut command = Command::new(program);
-            command.arg(format!("-arch=sm_{sm}")).arg(&kernel).arg("-o").arg(work.join("trained.cubin"));
-            let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            compiled += usize::from(status.map_err(|e| format!("{}: {e}", program.display()))?.success());
-        }
+    let kernels = super::kernels(root)?;
+    let products = super::ptx_in(&root.join("xtask/training"))?;
+    let each = |files: Vec<PathBuf>, sms: &'static [u32]| {
+        files.into_iter().flat_map(|file| sms.iter().map(move |sm| (file.clone(), *sm)))
+    };
+    for (file, sm) in each(kernels, super::SMS).chain(each(products, &WITH_PRODUCTS)) {
+        let mut command = Command::new(program);
+        command.arg(format!("-arch=sm_{sm}")).arg(&file).arg("-o").arg(work.join("trained.cubin"));
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        compiled += usize::from(status.map_err(|e| format!("{}: {e}", program.display()))?.success());
     }
     if compiled == 0 {
         return Err(format!("{} compiles none of the kernels", program.display()));

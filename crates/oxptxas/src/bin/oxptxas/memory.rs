@@ -50,11 +50,7 @@ fn class(size: usize, align: usize) -> Option<usize> {
 /// How large the pieces of a class are.
 #[inline]
 fn size_of(class: usize) -> usize {
-    if class < FINE / STEP {
-        (class + 1) * STEP
-    } else {
-        FINE + (class + 1 - FINE / STEP) * COARSE
-    }
+    if class < FINE / STEP { (class + 1) * STEP } else { FINE + (class + 1 - FINE / STEP) * COARSE }
 }
 
 impl Pool {
