@@ -10,6 +10,7 @@ mod wrong;
 
 use super::Limits;
 use crate::liveness::{Lanes, Liveness};
+use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use facts::{Constant, Fact, FactId, Facts, Numbers, Place, Root, State};
 use fixedbitset::FixedBitSet;
@@ -32,7 +33,11 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
     barriers(after, &cfg)?;
     let made = FixedBitSet::with_capacity(before.values.len());
     let numbers = Numbers::new(before, definitions(before, &cfg));
-    let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made, numbers };
+    let mut block_of = SecondaryMap::with_capacity(after.insts.len());
+    for b in &cfg.rpo {
+        after.blocks[*b].insts.iter().for_each(|i| block_of[*i] = Some(*b).into());
+    }
+    let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made, numbers, block_of };
     c.find_contents(&cfg);
     let mut needed: Option<Needed> = None;
     let mut visits = 0;
@@ -54,11 +59,12 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
         }
         let mut state = entry[&b].clone();
         c.block(b, &mut state).map_err(|wrong| Violation { block: b, wrong })?;
-        for (told, real) in before.blocks[b].term.targets().iter().zip(after.blocks[b].term.targets()) {
+        let targets = before.blocks[b].term.targets();
+        for (n, (told, real)) in (1..).zip(targets.iter().zip(after.blocks[b].term.targets())) {
             if told.block != real.block || !real.args.is_empty() {
                 return Err(Violation { block: b, wrong: Wrong::Targets });
             }
-            let mut out = state.clone();
+            let mut out = if n == targets.len() { std::mem::take(&mut state) } else { state.clone() };
             let params = &before.blocks[told.block].params;
             // Arguments become parameters at once; a parameter's old value may itself be an argument.
             let mut renamed: SmallVec<[(FactId, FactId); 8]> = SmallVec::new();
@@ -81,7 +87,7 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
             renamed.sort_unstable();
             let gains = out.gains(&renamed);
             c.forget(&mut out, params.iter().copied());
-            gains.into_iter().for_each(|(place, fact)| out.gain(place, fact));
+            gains.into_iter().for_each(|(place, fact)| out.gain(place, fact, &mut c.numbers));
             everywhere.into_iter().for_each(|fact| out.anywhere.insert(fact));
             if let Some(needed) = &mut needed {
                 needed.reduce(&c, told.block, &mut out);
@@ -175,6 +181,8 @@ struct Checker<'f> {
     /// Values that a walk has come to the definition of: nothing is known of others anywhere.
     made: FixedBitSet,
     numbers: Numbers,
+    /// The block of each instruction of the allocated program.
+    block_of: SecondaryMap<Inst, PackedOption<Block>>,
 }
 
 impl Checker<'_> {
@@ -248,12 +256,11 @@ impl Checker<'_> {
     fn block(&mut self, b: Block, state: &mut State) -> Result<(), Wrong> {
         let old = &self.before.blocks[b].insts;
         let new = &self.after.blocks[b].insts;
-        let surviving: FxHashSet<Inst> = new.iter().copied().collect();
         let mut old = old.iter().copied().peekable();
         let mut k = 0;
         loop {
             // Macro-operations take effect as soon as what precedes them has.
-            while let Some(i) = old.next_if(|i| !surviving.contains(i)) {
+            while let Some(i) = old.next_if(|i| self.block_of[*i] != Some(b).into()) {
                 self.vanished(i)?;
             }
             let Some(&i) = new.get(k) else { break };
@@ -283,7 +290,7 @@ impl Checker<'_> {
     fn forget(&mut self, state: &mut State, values: impl IntoIterator<Item = Value>) {
         let again: SmallVec<[Value; 8]> = values.into_iter().filter(|v| self.made.put(v.index())).collect();
         if !again.is_empty() {
-            state.forget(&self.numbers.named_of(&again, self.before));
+            state.forget(&again, self.before, &self.numbers);
         }
     }
 
@@ -471,7 +478,8 @@ impl Checker<'_> {
     /// A place gets a content.
     fn write(&mut self, state: &mut State, p: Place, fact: Fact) {
         let fact = Facts::one(self.numbers.fact(fact));
-        state.write(self.numbers.place(p), fact);
+        let place = self.numbers.place(p);
+        state.write(place, fact, &mut self.numbers);
     }
 
     /// What a register of an added instruction's source holds.
@@ -495,8 +503,8 @@ impl Checker<'_> {
         if let Some((a, b)) = self.exchange(rest) {
             let (a, b) = (self.numbers.place(Place::Reg(a)), self.numbers.place(Place::Reg(b)));
             let (x, y) = (state.facts(a, &self.numbers), state.facts(b, &self.numbers));
-            state.write(a, y);
-            state.write(b, x);
+            state.write(a, y, &mut self.numbers);
+            state.write(b, x, &mut self.numbers);
             return Ok(2);
         }
         let register = |o: &Operand<Reg>| match o {
@@ -514,7 +522,8 @@ impl Checker<'_> {
                 let (to, from) = slot(s.address).zip(register(s.value)).ok_or_else(fail)?;
                 for k in 0..width(Stl::VALUE) {
                     let facts = self.read(state, from, k);
-                    state.write(self.numbers.place(Place::Slot(to + 4 * i32::from(k))), facts);
+                    let place = self.numbers.place(Place::Slot(to + 4 * i32::from(k)));
+                    state.write(place, facts, &mut self.numbers);
                 }
             }
             Opcode::LDL => {
@@ -617,7 +626,8 @@ impl Checker<'_> {
                 Err(Wrong::Move(r))
             }
             _ => {
-                state.write(self.numbers.place(p), facts);
+                let place = self.numbers.place(p);
+                state.write(place, facts, &mut self.numbers);
                 Ok(())
             }
         }

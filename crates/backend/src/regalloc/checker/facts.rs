@@ -111,6 +111,9 @@ pub(super) struct Numbers {
     places: FxHashMap<Place, usize>,
     /// What each place holds as long as nothing has written it.
     untouched: Vec<Option<FactId>>,
+    /// The places that were ever said to hold each register of a value, in whatever form and state: all others need not be looked at where
+    /// it is defined again.
+    holders: Vec<Holders>,
 }
 
 impl Numbers {
@@ -124,7 +127,16 @@ impl Numbers {
         }
         let stride = (lanes.len() as u32).next_multiple_of(64);
         let (rest, rest_facts, places, untouched) = Default::default();
-        Numbers { first, lanes, stride, forms: 0, rest, rest_facts, places, untouched }
+        let holders = vec![Holders::default(); lanes.len()];
+        Numbers { first, lanes, stride, forms: 0, rest, rest_facts, places, untouched, holders }
+    }
+
+    /// Notes that a place holds some facts.
+    fn hold(&mut self, p: PlaceId, facts: &Facts) {
+        let values = FORMS.len() as u32 * self.stride;
+        for f in facts.iter().take_while(|f| f.0 < values) {
+            self.holders[(f.0 % self.stride) as usize].insert(p);
+        }
     }
 
     fn lane(&self, v: Value, lane: u8, form: Form) -> u32 {
@@ -179,7 +191,7 @@ impl Numbers {
     }
 
     /// All facts of values that anybody has named.
-    pub(super) fn named_of(&self, values: &[Value], func: &Function) -> Facts {
+    fn named_of(&self, values: &[Value], func: &Function) -> Facts {
         self.of_values(values.iter().copied(), func, self.forms)
     }
 
@@ -222,9 +234,48 @@ impl Numbers {
     }
 }
 
+/// The numbers of some places, a bit for each. Where all counters of a loop begin with zero, all places of zeros hold all of them.
+#[derive(Clone, Default)]
+struct Holders(SmallVec<[u64; 2]>);
+
+impl Holders {
+    fn insert(&mut self, p: PlaceId) {
+        let word = p.0 / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (p.0 % 64);
+    }
+    fn extend(&mut self, others: &Holders) {
+        if self.0.len() < others.0.len() {
+            self.0.resize(others.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&others.0).for_each(|(here, there)| *here |= there);
+    }
+    fn iter(&self) -> impl Iterator<Item = PlaceId> {
+        (0..).zip(&self.0).flat_map(|(n, word)| bits_of(*word).map(move |k| PlaceId(64 * n + k as usize)))
+    }
+}
+
+/// The numbers of the bits that are set.
+fn bits_of(mut word: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let k = (word != 0).then(|| word.trailing_zeros())?;
+        word &= word - 1;
+        Some(k)
+    })
+}
+
 /// A set of facts: words of 64, which of them and what is in it, ascending and none empty.
-#[derive(Clone, Default, PartialEq, Debug)]
+#[derive(Default, PartialEq, Debug)]
 pub(super) struct Facts(SmallVec<[(u32, u64); 1]>);
+
+impl Clone for Facts {
+    // All at once: the list's own takes one after the other, and states are copied for each way out of a block.
+    fn clone(&self) -> Facts {
+        Facts(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl Facts {
     pub(super) fn one(f: FactId) -> Facts {
@@ -267,10 +318,7 @@ impl Facts {
         others.0.iter().for_each(|(n, bits)| self.add(*n, *bits));
     }
     pub(super) fn iter(&self) -> impl Iterator<Item = FactId> {
-        let bits = |(n, word): (u32, u64)| {
-            (0..64).filter(move |k| word >> k & 1 != 0).map(move |k| FactId(64 * n + k))
-        };
-        self.0.iter().copied().flat_map(bits)
+        self.0.iter().flat_map(|(n, word)| bits_of(*word).map(move |k| FactId(64 * n + k)))
     }
     /// Keeps what is right of each word.
     fn keep(&mut self, mut right: impl FnMut(u32, u64) -> u64) {
@@ -309,7 +357,8 @@ impl State {
     pub(super) fn facts(&self, p: PlaceId, numbers: &Numbers) -> Facts {
         self.at.get(p.0).and_then(Option::as_ref).cloned().unwrap_or_else(|| numbers.untouched(p.0))
     }
-    pub(super) fn write(&mut self, p: PlaceId, facts: Facts) {
+    pub(super) fn write(&mut self, p: PlaceId, facts: Facts, numbers: &mut Numbers) {
+        numbers.hold(p, &facts);
         if self.at.len() <= p.0 {
             self.at.resize(p.0 + 1, None);
         }
@@ -319,10 +368,19 @@ impl State {
     pub(super) fn is_crowded(&self) -> bool {
         self.at.iter().flatten().map(|f| f.0.len()).sum::<usize>() > 4 * self.at.len() + 100
     }
-    /// Removes facts.
-    pub(super) fn forget(&mut self, stale: &Facts) {
-        self.at.iter_mut().flatten().for_each(|s| s.without(stale));
-        self.anywhere.without(stale);
+    /// Removes all facts of values that anybody has named.
+    pub(super) fn forget(&mut self, values: &[Value], func: &Function, numbers: &Numbers) {
+        let stale = numbers.named_of(values, func);
+        let mut places = Holders::default();
+        for v in values {
+            let first = numbers.first[v.index()] as usize;
+            let holders = &numbers.holders[first..first + usize::from(func.values[*v].width)];
+            holders.iter().for_each(|h| places.extend(h));
+        }
+        for p in places.iter() {
+            self.at.get_mut(p.0).into_iter().flatten().for_each(|s| s.without(&stale));
+        }
+        self.anywhere.without(&stale);
     }
     /// Removes facts of values but for these.
     pub(super) fn reduce(&mut self, needed: &Facts, numbers: &Numbers) {
@@ -341,6 +399,9 @@ impl State {
     }
     /// What places gain where facts get other names besides: `renamed`, ascending.
     pub(super) fn gains(&self, renamed: &[(FactId, FactId)]) -> Vec<(PlaceId, FactId)> {
+        if renamed.is_empty() {
+            return Vec::new();
+        }
         let mut from = Facts::default();
         renamed.iter().for_each(|r| from.insert(r.0));
         let mut out = Vec::new();
@@ -355,7 +416,8 @@ impl State {
         }
         out
     }
-    pub(super) fn gain(&mut self, p: PlaceId, f: FactId) {
+    pub(super) fn gain(&mut self, p: PlaceId, f: FactId, numbers: &mut Numbers) {
+        numbers.hold(p, &Facts::one(f));
         self.at[p.0].get_or_insert_default().insert(f);
     }
     /// Keeps what both know; says whether that is less than before.

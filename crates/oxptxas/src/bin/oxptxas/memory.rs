@@ -164,7 +164,10 @@ mod tests {
         let mut last = 0;
         for size in 0..=SMALL {
             let class = class(size, 8).expect("a small piece");
-            assert!(class < CLASSES && size_of(class) >= size && size_of(class) % STEP == 0, "{size}");
+            assert!(
+                class < CLASSES && size_of(class) >= size && size_of(class).is_multiple_of(STEP),
+                "{size}"
+            );
             assert!(class == last || class == last + 1 && size_of(last) < size, "{size}");
             last = class;
         }
