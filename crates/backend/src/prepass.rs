@@ -101,7 +101,8 @@ impl Prepared {
             return None;
         }
         self.code.reserve = reserve;
-        let plan = Plan::fitting(&self.code, stated).ok()?;
+        // How many are missing does not matter.
+        let plan = Plan::fitting(&self.code, stated, |_| i32::MAX).ok()?;
         let planned = Planned { stated: stated as u32, time: plan.time };
         let mut func = self.func.clone();
         plan.apply(&self.code, &mut func);
@@ -154,7 +155,8 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
     // Takes what another function, that does the same, is planned like, if that is better; then what was before.
     let choose = |func: &mut Function, other: Function, at: Around, code: &mut Code, plan: &mut Plan| {
         let with = Code::new(&other, at, reserve);
-        let planned = Plan::new(&with, &other, aim);
+        let mut planned = Plan::new(&with, &other, aim);
+        planned.settle_beside(&with, plan, code);
         planned.is_better(plan, aim).then(|| {
             (*code, *plan) = (with, planned);
             std::mem::replace(func, other)
@@ -212,6 +214,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
             }
             planned.stage(&with, &other, aim);
             let fewer = issued(&with, &other) < WORTH * issued(&code, func);
+            planned.settle_beside(&with, &mut plan, &code);
             if planned.is_worth(&plan, aim, fewer) {
                 (*func, code, plan) = (other, with, planned);
                 counts = true;
@@ -219,6 +222,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
             break;
         }
     }
+    plan.settle(&code);
     let planned = Planned { stated: plan.stated as u32, time: plan.time };
     // A kernel that gives registers back states what it begins with. Others get fewer only where more warps fit then.
     let fewer = fewer_registers(func, planned.stated + ROUNDED).is_some();
@@ -262,9 +266,11 @@ struct Around<'a> {
 struct Plan {
     /// Registers to be stated, as planned.
     stated: i32,
-    /// The most that are live at once, and those for which there is no room.
+    /// The most that are live at once, and those for which there is no room: so many at least, while the plan is not `settled`.
     most: i32,
     missing: i32,
+    /// Whether there are orders for blocks that need more registers than there are, where values leave theirs ([`Plan::settle`]).
+    settled: bool,
     /// Uniform registers for which there is no room.
     missing_uniform: i32,
     blocks: Vec<Vec<Ordered>>,
@@ -346,15 +352,36 @@ fn warps(stated: i32, aim: i32) -> i32 {
 impl Plan {
     /// With as few registers as `aim`, or the first step above that does.
     fn new(code: &Code, func: &Function, aim: i32) -> Plan {
-        let missing = match Plan::fitting(code, aim) {
+        let most = i32::from(func.max_regs);
+        let stated = |missing: i32| (aim + (missing + STEP - 1) / STEP * STEP).min(most);
+        // As many as lead to the same step, or beyond the last one, are the same.
+        let alike = |missing: i32| if stated(missing) == most { i32::MAX } else { stated(missing) - aim };
+        let missing = match Plan::fitting(code, aim, alike) {
             Ok(plan) => return plan,
             Err(missing) => missing,
         };
-        let mut plan = Plan::with(code, (aim + (missing + STEP - 1) / STEP * STEP).min(func.max_regs.into()));
-        if plan.missing() > 0 {
-            plan.spill(code);
-        }
+        let mut plan = Plan::with(code, stated(missing));
+        plan.settled = plan.missing() == 0;
         plan
+    }
+
+    /// Makes orders for blocks that need more registers than there are, if that was not done yet: it takes long, and most plans are given up
+    /// for others with which fewer are missing.
+    fn settle(&mut self, code: &Code) {
+        if !std::mem::replace(&mut self.settled, true) {
+            self.spill(code);
+        }
+    }
+
+    /// Settles it, and another one if fewer are missing there otherwise, so that the two can be compared: never are fewer missing in the end.
+    fn settle_beside(&mut self, code: &Code, other: &mut Plan, of_other: &Code) {
+        if other.settled && self.missing > other.missing {
+            return;
+        }
+        self.settle(code);
+        if self.missing >= other.missing {
+            other.settle(of_other);
+        }
     }
 
     /// Orders for blocks that need more registers than there are, at the cost of that.
@@ -376,42 +403,59 @@ impl Plan {
         }
     }
 
-    /// Orders for all blocks if none needs more registers than so many; how many are missing otherwise.
-    fn fitting(code: &Code, stated: i32) -> Result<Plan, i32> {
+    /// Orders for all blocks if none needs more registers than so many; how many are missing otherwise, or a number that is `alike` by the
+    /// highest such one.
+    fn fitting(code: &Code, stated: i32, alike: impl Fn(i32) -> i32) -> Result<Plan, i32> {
         let room = |block: &Stretch| limits(code, block, stated);
         // So many at least: where nothing moves.
-        let least = code.blocks.iter().map(|b| b.least() - room(b)[0]).max().unwrap_or(0);
-        if least <= 0 {
-            let plan = Plan::with(code, stated);
-            return if plan.missing() > 0 { Err(plan.missing()) } else { Ok(plan) };
+        let mut missing = code.blocks.iter().map(|b| b.least() - room(b)[0]).max().unwrap_or(0).max(0);
+        let mut plan = Plan::empty(code, stated);
+        for block in &code.blocks {
+            if missing > 0 {
+                let limits = room(block);
+                for part in &block.parts {
+                    let enough = alike(missing);
+                    if enough == i32::MAX {
+                        return Err(missing);
+                    }
+                    missing = missing.max(orders::missing(part, &limits, &code.tuning, enough));
+                }
+            } else {
+                plan.add(code, block);
+                missing = plan.missing();
+            }
         }
-        let more = |least, block: &Stretch| {
-            let limits = room(block);
-            block.parts.iter().fold(least, |m, p| orders::missing(p, &limits, &code.tuning, m))
-        };
-        Err(code.blocks.iter().fold(least, more))
+        if missing > 0 { Err(missing) } else { Ok(plan) }
     }
 
-    fn with(code: &Code, stated: i32) -> Plan {
-        let mut plan = Plan {
+    fn empty(code: &Code, stated: i32) -> Plan {
+        Plan {
             stated,
             most: 0,
             missing: 0,
+            settled: true,
             missing_uniform: 0,
             blocks: Vec::with_capacity(code.blocks.len()),
             time: 0.0,
-        };
-        for block in &code.blocks {
-            let orders = ordered(code, block, stated);
-            let needed = needed(block, &orders);
-            let room = limits(code, block, stated);
-            plan.most = plan.most.max(needed);
-            plan.missing = plan.missing.max(needed - room[0]);
-            plan.missing_uniform = plan.missing_uniform.max(missing_uniform(block, &orders, &room));
-            plan.time += time(block, &orders);
-            plan.blocks.push(orders);
         }
+    }
+
+    fn with(code: &Code, stated: i32) -> Plan {
+        let mut plan = Plan::empty(code, stated);
+        code.blocks.iter().for_each(|block| plan.add(code, block));
         plan
+    }
+
+    /// Adds the next block.
+    fn add(&mut self, code: &Code, block: &Stretch) {
+        let orders = ordered(code, block, self.stated);
+        let needed = needed(block, &orders);
+        let room = limits(code, block, self.stated);
+        self.most = self.most.max(needed);
+        self.missing = self.missing.max(needed - room[0]);
+        self.missing_uniform = self.missing_uniform.max(missing_uniform(block, &orders, &room));
+        self.time += time(block, &orders);
+        self.blocks.push(orders);
     }
 
     /// Registers that it needs beyond what it states.

@@ -119,9 +119,9 @@ fn search(part: &Part, limits: &Counts, tuning: &Tuning, enough: Option<i32>) ->
     best
 }
 
-/// How many general registers are missing in the best order of a part; `enough` if no more are.
+/// How many general registers are missing in the best order of a part; a number up to `enough` if no more are.
 pub fn missing(part: &Part, limits: &Counts, tuning: &Tuning, enough: i32) -> i32 {
-    (search(part, limits, tuning, Some(enough)).most[0] - limits[0]).max(enough)
+    search(part, limits, tuning, Some(enough)).most[0] - limits[0]
 }
 
 /// The best order of a part where values have to leave their registers in any order: how often they do counts then, beside time.
