@@ -2,8 +2,10 @@
 //! hazards and encoding. One file per pass; [`compile`] runs them in order, each as the phase that it is.
 
 mod addends;
+pub mod async_copies;
 pub mod balance;
 pub mod convergence;
+
 pub mod emit;
 pub mod groups;
 pub mod hazards;
@@ -449,7 +451,7 @@ pub fn finish(
 ) -> Result<Code, Error> {
     let mut machine = manager.make(phases::EXPAND, || machine::lower(func, stats.frame_bytes))?;
     let arrivals = groups::run(&mut machine, &(stats.spill_slots.0..stats.spill_slots.1))?;
-    schedule_and_cover(&mut machine, manager, serial);
+    schedule_and_cover(&mut machine, func.entry, manager, serial);
     // For who wants checks that is an error; for others the products are waited for one by one.
     let otherwise = (!manager.verifies() && !cfg!(debug_assertions)).then_some(groups::Touched::Products);
     groups::check(&machine).map_err(|e| Error { groups_touched: otherwise, ..e })?;
@@ -485,8 +487,8 @@ fn named_barriers(insts: &[sass::Inst]) -> Option<u32> {
     Some(most)
 }
 
-/// Orders the instructions and covers their hazards.
-pub fn schedule_and_cover(machine: &mut machine::Machine, manager: &mut Manager<'_>, serial: bool) {
+/// Orders the instructions of a kernel (`entry`) or function and covers their hazards.
+fn schedule_and_cover(machine: &mut machine::Machine, entry: bool, manager: &mut Manager<'_>, serial: bool) {
     if !serial && manager.admits(phases::ZEROS) {
         manager.run(phases::ZEROS, machine, zero::run);
     }
@@ -496,6 +498,7 @@ pub fn schedule_and_cover(machine: &mut machine::Machine, manager: &mut Manager<
     if !serial && manager.admits(phases::SCHEDULE) {
         manager.run(phases::SCHEDULE, machine, schedule::run);
     }
+    manager.run(phases::ASYNC_COPIES, machine, |m| async_copies::run(m, entry));
     manager.run(phases::HAZARDS, machine, |m| hazards::run(m, serial));
 }
 

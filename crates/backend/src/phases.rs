@@ -27,6 +27,7 @@ phases! {
     ZEROS: optional from 2, "zeros", "LateArchOptimizeSecond", "pairs of zeros, and from sm_120 on of numbers and copies, as one instruction";
     BALANCE: optional from 2, "balance", "LateArchOptimizeSecond", "copies, sums and shifts shared between the pipes of integers and products";
     SCHEDULE: optional from 1, "schedule", "PostSchedule", "the order in a block";
+    ASYNC_COPIES: needed, "async-copies", "PostSchedule", "loads that nobody executes before copies to shared memory";
     HAZARDS: needed, "hazards", "AdvancedScoreboardsAndOpexes", "stall counts, scoreboards, reuse";
     EMIT: needed, "emit", "MercGenerateSassUCode", "instruction words";
 }

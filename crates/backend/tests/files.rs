@@ -2,8 +2,8 @@
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p oxptxas-backend` writes the results.
 
 use backend::{
-    balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule, together, uniform,
-    zero,
+    async_copies, balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule,
+    together, uniform, zero,
 };
 use ori::{Allocated, Manager, Plan};
 use std::fmt::Write;
@@ -78,6 +78,12 @@ fn run(pass: &str, mut func: ori::Function) -> String {
         "balance" => {
             let mut m = machine_code(func);
             balance::run(&mut m);
+            m.to_string()
+        }
+        "async-copies" => {
+            let entry = func.entry;
+            let mut m = machine_code(func);
+            async_copies::run(&mut m, entry);
             m.to_string()
         }
         "zero" => {

@@ -5,9 +5,8 @@ use crate::emit::{Emit, Pair, as_imm, imm, ineg, never, pt, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
 use crate::types::Ty;
-use ori::{ALWAYS, Guard, Macro, Name, Op, Operand, operand};
+use ori::{ALWAYS, Guard, Name, Operand, operand};
 use ptx::{Mod as M, Space};
-use sass::memory::{MemoryEffects, MemorySpace};
 use sass::{Mod, Opcode, Reg};
 
 impl Lower<'_, '_> {
@@ -141,44 +140,9 @@ impl Lower<'_, '_> {
         if fill {
             mods.push(Mod::ZFILL);
         }
-        if self.is_first_copy() {
-            // Keeps the copy behind earlier shared-memory reads, as ptxas has it.
-            let nowhere = Address { base: None, wide: false, offset: 0 }.operand(None);
-            let guard = Guard { pred: Name::Phys(Reg::PT), not: true };
-            for _ in 0..3 {
-                self.b.guarded(guard, Opcode::LDS, &[], &[rz(), nowhere], &[Name::Phys(Reg::RZ)]);
-            }
-        }
         let (to, from) = (to.operand(None), from.operand(desc));
         self.b.guarded(ALWAYS, Opcode::LDGSTS, &mods, &[to, from, read], &[]);
         Ok(())
-    }
-
-    /// Whether there may be reads of shared memory since the last copy, or no copy yet: one in the same block behind which there are neither those
-    /// nor barriers comes first otherwise. Before sm_90 copies at the start of a kernel are behind none (ptxas 13.0.88: so in all of 96 kernels).
-    fn is_first_copy(&self) -> bool {
-        let func = &self.b.func;
-        for i in func.blocks[self.b.block].insts.iter().rev() {
-            let d = &func.insts[*i];
-            let Op::Sass(op) = d.op else {
-                match d.op {
-                    Op::Macro(Macro::Call) => return true,
-                    _ => continue,
-                }
-            };
-            if op == Opcode::LDGSTS {
-                return false;
-            }
-            let shared = match op.info().accesses {
-                MemoryEffects::None | MemoryEffects::ReadOnly => false,
-                MemoryEffects::Fence => op != Opcode::LDGDEPBAR,
-                MemoryEffects::Accesses(a) => a.iter().any(|a| a.space.overlaps(MemorySpace::Shared)),
-            };
-            if shared || op.info().sync {
-                return true;
-            }
-        }
-        self.sm() >= 90 || Some(self.b.block) != func.layout.first().copied()
     }
 
     fn is_pred(&self, o: &ptx::Operand) -> bool {

@@ -168,10 +168,6 @@ enum Fit {
 }
 
 fn fit(d: &InstData) -> Fit {
-    // What is never executed: the reads in front of copies to shared memory from sm_90 on.
-    if d.guard == (Guard { pred: Name::Phys(Reg::PT), not: true }) {
-        return Fit::Free;
-    }
     if !d.is_unguarded() {
         return Fit::No;
     }
@@ -655,10 +651,6 @@ block2(v20:R):
         let copy = "    LDGSTS.E.BYPASS.LTC128B.128 [v2], [v1.64], PT\n    v9:R = FADD v0, v2";
         let text = around(copy, "v9", "v2");
         assert!(text.contains("@v3 LDGSTS.E.BYPASS.LTC128B.128 [v2]") && !text.contains("branch"), "{text}");
-        // The reads in front of it, which are never done, stay as they are.
-        let text = around(&format!("    @!PT LDS RZ, [0x0] keep RZ\n{copy}"), "v9", "v2");
-        assert!(text.contains("@!PT LDS RZ, [0x0]") && text.contains("@v3 LDGSTS"), "{text}");
-        assert!(!text.contains("branch"), "{text}");
         // What is loaded and not passed on is undefined elsewhere.
         let text = around("    v8:R = LDG.E PT, [v1.64+0x8], PT\n    v9:R = FADD v8, v8", "v9", "v2");
         assert!(text.contains("= undef") && text.contains("@v3 v8:R = LDG.E"), "{text}");
