@@ -487,6 +487,22 @@ fn is_uniform_arithmetic(func: &Function, d: &InstData) -> bool {
     all && !info.has_hidden_predicates() && d.operands.iter().all(alike)
 }
 
+/// Whether it adds or copies where a predicate holds and keeps a register's value elsewhere, as `@UP0 UIADD3` and `@UP0 UMOV`
+/// do in ptxas's code.
+fn keeps_otherwise(func: &Function, d: &InstData) -> bool {
+    let alone = match d.op {
+        Op::Macro(Macro::Copy) => true,
+        Op::Sass(Opcode::IADD3) => d.mods == Mods::none(),
+        _ => false,
+    };
+    let kept = d.kept.iter().all(|n| match n {
+        Name::Val(v) => func.values[*v].file == RegFile::R && func.values[*v].width == 1,
+        Name::Part(..) => false,
+        Name::Phys(r) => r.is_zero(),
+    });
+    alone && kept && !d.kept.is_empty() && d.guard.pred.value().is_some()
+}
+
 /// Whether an instruction in general registers has a form in uniform ones that ptxas uses, as far as it itself goes.
 fn is_convertible(func: &Function, d: &InstData) -> bool {
     let general = |n: Name| match n {
@@ -497,7 +513,7 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
     };
     let mut made = true;
     d.for_each_def(|n| made &= general(n));
-    if !made || !d.is_unguarded() || !d.kept.is_empty() {
+    if !made || !(d.is_unguarded() && d.kept.is_empty() || keeps_otherwise(func, d)) {
         return false;
     }
     let constant = |o: &Operand| {

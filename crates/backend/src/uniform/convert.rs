@@ -261,6 +261,16 @@ impl<'f> Held<'f> {
             let with_u32 = d.mods.iter().flat_map(|m| [Some(m), (m == Mod::EQ).then_some(Mod::U32)]);
             d.mods = Mods::of(&with_u32.flatten().collect::<SmallVec<[Mod; 4]>>());
         }
+        let zero = |n: Name| match n {
+            Name::Phys(Reg::RZ) => Name::Phys(Reg::URZ),
+            Name::Phys(Reg::PT) => Name::Phys(Reg::UPT),
+            Name::Val(v) => Name::Val(beside[v].unwrap_or(v)),
+            n => n,
+        };
+        if d.guard.pred.value().is_some() {
+            d.guard.pred = zero(d.guard.pred);
+        }
+        d.kept.iter_mut().for_each(|n| *n = zero(*n));
         for k in 0..d.operands.len() {
             let (width, takes_number) = match (from, d.op) {
                 (Op::Sass(op), Op::Sass(to)) => {
@@ -270,15 +280,7 @@ impl<'f> Held<'f> {
                 _ => (1, true),
             };
             match d.operands[k] {
-                Operand::Reg(mut r) => {
-                    match r.reg {
-                        Name::Phys(Reg::RZ) => r.reg = Name::Phys(Reg::URZ),
-                        Name::Phys(Reg::PT) => r.reg = Name::Phys(Reg::UPT),
-                        Name::Val(v) => r.reg = Name::Val(beside[v].unwrap_or(v)),
-                        _ => {}
-                    }
-                    d.operands[k] = Operand::Reg(r);
-                }
+                Operand::Reg(r) => d.operands[k] = Operand::Reg(RegOp { reg: zero(r.reg), ..r }),
                 Operand::Imm(0) if !takes_number => d.operands[k] = operand(Name::Phys(Reg::URZ)),
                 Operand::Imm(n) if !takes_number => {
                     let v = self.func.add_value(RegFile::UR, width);
