@@ -56,6 +56,8 @@ pub struct Together<'f> {
     early: bool,
     /// Blocks behind which lanes that end are not over for the others, as everywhere else.
     strict: FixedBitSet,
+    /// Barriers to which each warp comes as a whole: behind them it is together, whatever is thought of the way there.
+    barriers: FxHashSet<Inst>,
     /// At the start of each block, at its end, and where a barrier was set; true until shown otherwise.
     start: SecondaryMap<Block, bool>,
     end: SecondaryMap<Block, bool>,
@@ -79,9 +81,18 @@ impl<'f> Together<'f> {
         let strict = FixedBitSet::with_capacity(func.blocks.len());
         let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
         let left = insts.filter_map(barrier_left).collect();
-        let mut out = Together { func, cfg, shared, divided, early, strict, start, end, set, left };
+        let barriers = FxHashSet::default();
+        let mut out = Together { func, cfg, shared, divided, early, strict, barriers, start, end, set, left };
         out.follow(divergent);
         out
+    }
+
+    /// Follows them anew, in `strict` blocks and behind `barriers` as it is said there.
+    fn follow_strictly(&mut self, strict: FixedBitSet, barriers: FxHashSet<Inst>, divergent: &FixedBitSet) {
+        (self.strict, self.barriers) = (strict, barriers);
+        (self.start, self.end) = (SecondaryMap::with_default(true), SecondaryMap::with_default(true));
+        self.set = SecondaryMap::with_default(true);
+        self.follow(divergent);
     }
 
     fn follow(&mut self, divergent: &FixedBitSet) {
@@ -114,6 +125,9 @@ impl<'f> Together<'f> {
         if self.early && self.divided.contains(&i) {
             return false;
         }
+        if self.barriers.contains(&i) {
+            return true;
+        }
         let shared = self.shared.contains(&i);
         if shared { together } else { after(&self.func.insts[i], together, &mut self.set, &self.left) }
     }
@@ -131,6 +145,27 @@ impl<'f> Together<'f> {
             together = self.after(i, together);
         }
         together
+    }
+
+    /// The barriers of the block and of the cluster where they are.
+    fn whole_barriers(&mut self) -> FxHashSet<Inst> {
+        let mut out = FxHashSet::default();
+        for &b in &self.cfg.rpo {
+            let mut together = self.start[b];
+            for &i in &self.func.blocks[b].insts {
+                let d = &self.func.insts[i];
+                let waits = match d.op {
+                    Op::Sass(Opcode::BAR) => d.mods.has(Mod::SYNC),
+                    Op::Sass(Opcode::UCGABAR_ARV | Opcode::UCGABAR_WAIT) => true,
+                    _ => false,
+                };
+                if together && waits && d.is_unguarded() {
+                    out.insert(i);
+                }
+                together = self.after(i, together);
+            }
+        }
+        out
     }
 
     /// The WARPSYNCs where they are not.
@@ -171,13 +206,13 @@ impl WholeWarp {
         let meetings = insts.filter(|i| func.insts[*i].op == Op::Sass(Opcode::WARPSYNC));
         let (divided, plain): (FxHashSet<Inst>, FxHashSet<Inst>) =
             meetings.partition(|i| func.insts[*i].mods.has(Mod::EXCLUSIVE));
-        let of_barriers = warpsyncs_of_barriers(func, cfg);
-        let shared = plain.into_iter().filter(|i| others.contains(i) || !of_barriers.contains(i)).collect();
+        let barriers = Together::new(func, cfg, &divergent, others, &divided, true).whole_barriers();
+        let shared: FxHashSet<Inst> = plain.into_iter().collect();
         let mut found = Together::new(func, cfg, &divergent, &shared, &divided, true);
         // ptxas has no such counters in loops out of which lanes go one by one, be it to end.
         let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
-        found.strict.extend(cfg.rpo.iter().filter(|b| loops.depth(**b) > 0).map(|b| b.index()));
-        found.follow(&divergent);
+        let strict = cfg.rpo.iter().filter(|b| loops.depth(**b) > 0).map(|b| b.index()).collect();
+        found.follow_strictly(strict, barriers, &divergent);
         let start = cfg.rpo.iter().filter(|b| found.start[**b]).map(|b| b.index()).collect();
         let end = cfg.rpo.iter().filter(|b| found.stays(**b)).map(|b| b.index()).collect();
         WholeWarp { start, end, uniformity }
@@ -234,23 +269,6 @@ fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>, left
         Op::Macro(ori::Macro::Call) | Op::Sass(Opcode::CALL) => false,
         _ => together,
     }
-}
-
-/// The WARPSYNCs of all lanes in front of barriers of the block, to which each warp comes as a whole.
-fn warpsyncs_of_barriers(func: &Function, cfg: &Cfg) -> FxHashSet<Inst> {
-    let mut out = FxHashSet::default();
-    for pair in cfg.rpo.iter().flat_map(|b| func.blocks[*b].insts.windows(2)) {
-        let (gathers, barrier) = (&func.insts[pair[0]], &func.insts[pair[1]]);
-        let whole = gathers_all(gathers) && gathers.is_unguarded();
-        if whole
-            && barrier.op == Op::Sass(Opcode::BAR)
-            && barrier.mods.has(Mod::SYNC)
-            && barrier.is_unguarded()
-        {
-            out.insert(pair[0]);
-        }
-    }
-    out
 }
 
 /// Whether two ways lead out of `b`, chosen lane by lane.

@@ -18,6 +18,7 @@ use ori::{
     Refusal, Remark, Terminator, Value, operand,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::ops::Elect;
 use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -146,6 +147,8 @@ struct Plan {
     merges: Vec<Merge>,
     /// The condition.
     guard: Guard,
+    /// Whether it holds in one of the active lanes.
+    elected: bool,
 }
 
 /// What a load, a store or a computation needs to be executed by threads that do not take the side.
@@ -297,6 +300,8 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
     }
     let limits = if varying[condition] { DIVERGENT } else { UNIFORM };
     let alone = first.is_none() || second.is_none();
+    let lane = alone && sides.iter().flatten().all(|s| !s.guard.not);
+    let elected = lane && elects(func, b, condition);
     let most = if alone { limits.one } else { limits.two };
     for (n, side) in sides.iter().enumerate() {
         // A selection counts for the side that there is.
@@ -314,6 +319,10 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
                 Fit::No => return Err("an instruction of a side cannot be guarded".into()),
             }
         }
+        // The warp executes what one of its lanes is elected for, as many instructions as there are: the others have nothing to do meanwhile.
+        if elected && once > 0 {
+            continue;
+        }
         // ptxas keeps branches around more than one of these, and around one and an arrival.
         if once > 1 || once == 0 && brings > 0 || once > 0 && (loads + stores > 0 || !alone) {
             return Err("what the warp executes once stands beside others".into());
@@ -326,7 +335,26 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
             return Err(format!("{others} instructions and {loads} loads are more than {most}{kind}").into());
         }
     }
-    Ok(Plan { sides, join: to.block, merges, guard })
+    Ok(Plan { sides, join: to.block, merges, guard, elected })
+}
+
+/// Whether a block elects one of its active lanes, for which the predicate holds, and has the same lanes to its end. What is executed
+/// once for all active lanes needs no guard then: ptxas 13.0.88 has UTCHMMA, UTMALDG, UBLKCP, UTCBAR, UTMASTG and SYNCS.EXCH so, as
+/// many as there are, and arrivals beside them under the lane's guard (docs/predication.md).
+fn elects(func: &Function, b: Block, predicate: Value) -> bool {
+    let mut elected = false;
+    for i in &func.blocks[b].insts {
+        let d = &func.insts[*i];
+        let info = d.opcode().map(Opcode::info);
+        if let Some(s) = Elect::of(d) {
+            let chosen =
+                |o: &Operand| matches!(o, Operand::Reg(r) if *r == RegOp::plain(Name::Val(predicate)));
+            elected |= d.is_unguarded() && chosen(s.p) && *s.a == operand(Name::Phys(Reg::PT));
+        } else if info.is_some_and(|i| i.sync || i.control) || matches!(d.op, Op::Macro(Macro::Call)) {
+            elected = false;
+        }
+    }
+    elected
 }
 
 /// Finds out how what the sides pass on is merged.
@@ -469,7 +497,9 @@ fn apply(func: &mut Function, b: Block, plan: Plan, alike: impl Fn(&InstData) ->
                 Fit::Brings => !alike(&func.insts[i]),
                 _ => kept.contains_key(&i),
             };
-            if fit(&func.insts[i]) == Fit::Warp {
+            if fit(&func.insts[i]) == Fit::Warp && plan.elected {
+                // Once for the warp is once for its lane.
+            } else if fit(&func.insts[i]) == Fit::Warp {
                 let guard = of_warp(func, &mut insts, side.guard, func.insts[i].loc);
                 put_under(func, &mut insts, i, guard, None);
             } else if needs {
@@ -614,13 +644,18 @@ impl Selections {
 mod tests {
     /// A branch on `tid > 3` around `side`, which passes v9, in place of `other`.
     fn around(side: &str, passed: &str, other: &str) -> String {
+        branched("v3:P = ISETP.GT.U32.AND PT, v0, 0x3, PT, PT", side, passed, other)
+    }
+
+    /// The same under the condition that is made by `condition`.
+    fn branched(condition: &str, side: &str, passed: &str, other: &str) -> String {
         let before = format!(
             "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{
 block0:
     v0:R = S2R SR_TID.X
     v1:R2 = LDC.64 c[0x0][0x210]
     v2:R = LDC c[0x0][0x218]
-    v3:P = ISETP.GT.U32.AND PT, v0, 0x3, PT, PT
+    {condition}
     branch v3, block1, block2({other})
 block1:
 {side}
@@ -695,6 +730,31 @@ block2(v20:R):
             String::from("    v30:UR = R2UR v2\n    v9:R = FADD v0, v2"),
         ] {
             let text = around(&side, "v9", "v2");
+            assert!(text.contains("branch"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_elected_lane_executes_needs_no_guard() {
+        let words = "    v30:UR = R2UR v2\n    v31:UR = R2UR v0\n    v32:UR4 = collect v30, v31, v30, v30\n    v33:UR2 = collect v30, v30\n";
+        let copy = "    UTMALDG.2D [v32], [v33], URZ, [0x0]\n";
+        let side = format!("{words}{copy}    STG.E [v1.64+0x10], v0\n{copy}    v9:R = FADD v0, v2");
+        let elect = "v3:P = ELECT URZ, PT";
+        let text = branched(elect, &side, "v9", "v2");
+        assert!(!text.contains("branch") && !text.contains("VOTEU"), "{text}");
+        assert_eq!(text.matches("\n    UTMALDG.2D [v32], [v33]").count(), 2, "{text}");
+        // The word of the lane, its store, and what it passes on.
+        for own in
+            ["@v3 v31:UR = R2UR v0 keep", "@v3 STG.E [v1.64+0x10], v0", "@v3 v9:R = FADD v0, v2 keep v2"]
+        {
+            assert!(text.contains(own), "{own}: {text}");
+        }
+        // Not where other lanes may have come since, nor of some of those that elect.
+        for before in [
+            format!("{elect}\n    WARPSYNC PT, 0xffffffff"),
+            String::from("v4:P = ISETP.GT.U32.AND PT, v0, 0x3, PT, PT\n    v3:P = ELECT URZ, v4"),
+        ] {
+            let text = branched(&before, &side, "v9", "v2");
             assert!(text.contains("branch"), "{text}");
         }
     }

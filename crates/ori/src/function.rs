@@ -395,10 +395,14 @@ impl InstData {
             matches!(o, Operand::Imm(n) if *n < WARP)
                 || matches!(o, Operand::Reg(r) if *r == RegOp::plain(Name::Phys(Reg::RZ)))
         };
+        self.shuffles_from().is_some_and(first)
+    }
+    /// The lane that all lanes which execute a shuffle together read, if they have the same number there.
+    pub fn shuffles_from(&self) -> Option<&Operand> {
         // One segment of all lanes, up to the last one.
         let whole = |o: &Operand| *o == Operand::Imm(WARP - 1);
         let by_number = self.mods == Mods::of(&[Mod::IDX]) && self.is_unguarded();
-        by_number && Shfl::of(self).is_some_and(|s| first(s.lane) && whole(s.clamp))
+        Shfl::of(self).filter(|s| by_number && whole(s.clamp)).map(|s| s.lane)
     }
     /// Whether it loads what no other thread changes meanwhile from memory that all lanes share, so that lanes which ask for one place get one
     /// value. ptxas 13.0.88 has no region around branches on such, on any target (docs/convergence.md).
@@ -411,13 +415,13 @@ impl InstData {
             && matches!(info.accesses, MemoryEffects::Accesses(all) if all.iter().all(shared))
     }
     /// Whether it can go when nobody reads its results although it isn't pure: a load that is neither volatile nor
-    /// synchronizing, of textures, too, or a shuffle (WARPSYNC is what brings its lanes together, and stays).
+    /// synchronizing, of textures, too, a shuffle, a vote or an election (WARPSYNC is what brings its lanes together, and stays).
     pub fn is_removable(&self) -> bool {
         // A load that never runs is there on purpose: it keeps others in order.
         let never = self.guard == Guard { pred: Name::Phys(Reg::PT), not: true };
         let load = matches!(self.op, Op::Sass(op) if op.info().is_plain_load() || op.info().accesses == MemoryEffects::ReadOnly);
-        let shuffle = self.op == Op::Sass(Opcode::SHFL);
-        shuffle || load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
+        let agrees = matches!(self.op, Op::Sass(Opcode::SHFL | Opcode::VOTE | Opcode::VOTEU | Opcode::ELECT));
+        agrees || load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::block_set::Seen;
 use crate::cfg::{Cfg, PostDom};
-use crate::function::{Block, Function, Inst, Name, Value};
+use crate::function::{Block, Function, Inst, Name, Operand, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use sass::RegFile;
@@ -37,6 +37,13 @@ impl Uniformity {
             for &i in &data.insts {
                 let d = &func.insts[i];
                 if d.gives_all_the_same() {
+                    continue;
+                }
+                // What the lanes hold makes no difference where all read that of one.
+                if let Some(lane) = d.shuffles_from() {
+                    if let Operand::Reg(r) = lane {
+                        r.reg.value().into_iter().for_each(|v| uses[v].push(User::Inst(i)));
+                    }
                     continue;
                 }
                 d.for_each_use(|n| n.value().into_iter().for_each(|v| uses[v].push(User::Inst(i))));

@@ -559,6 +559,31 @@ fn what_looks_at_other_lanes_is_divergent() {
     }
 }
 
+/// A shuffle in which all lanes read that of one, the number of which they share.
+#[test]
+fn what_all_lanes_read_of_one_is_uniform() {
+    let text = "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {
+block0:
+    v0:R = S2R SR_TID.X
+    v1:R = S2R SR_CTAID.X
+    v2:R = SHFL.IDX PT, v0, v1, 0x1f
+    v3:R = SHFL.IDX PT, v1, v0, 0x1f
+    v4:R = SHFL.IDX PT, v0, v1, 0x181f
+    v5:R = SHFL.BFLY PT, v0, v1, 0x1f
+    v6:P = ISETP.GT.U32.AND PT, v0, 0x3, PT, PT
+    v7:R = undef
+    @v6 v8:R = SHFL.IDX PT, v0, v1, 0x1f keep PT v7
+    exit
+}
+";
+    let f = ori::parse::parse(text).expect("parses");
+    let analyses = Analyses::default();
+    let uniformity = analyses.uniformity(&f);
+    let divergent: Vec<usize> =
+        (0..9).filter(|v| uniformity.is_divergent(ori::Value::from_u32(*v))).map(|v| v as usize).collect();
+    assert_eq!(divergent, [0, 3, 4, 5, 6, 7, 8]);
+}
+
 #[test]
 fn movm_of_a_uniform_value_is_divergent() {
     let mut f = Function::new("k", target());
