@@ -67,22 +67,31 @@ impl Lanes {
     }
 }
 
+/// The registers that an operand's name spans. What a slot says of that is asked for physical registers alone: a value says it itself.
+fn width_of<R: Register>(func: &Function<R>, d: &InstData<R>, slot: usize, name: R) -> u8 {
+    match name.into() {
+        Name::Val(v) => func.values[v].width,
+        Name::Part(..) => 1,
+        Name::Phys(r) if r.is_zero() => 1,
+        Name::Phys(_) => d.slot(slot, &func.values).width,
+    }
+}
+
 /// Calls `f` for every name read with the number of registers it spans.
 pub fn for_each_use<R: Register>(func: &Function<R>, d: &InstData<R>, mut f: impl FnMut(R, u8)) {
     f(d.guard.pred, 1);
     let mut kept = d.kept.iter();
     for (i, o) in d.operands.iter().enumerate() {
-        let width = || d.slot(i, &func.values).width;
         if d.is_def(i)
             && let Some(k) = kept.next()
         {
-            f(*k, width());
+            f(*k, width_of(func, d, i, *k));
         }
         if d.is_only_def(i) {
             continue;
         }
         match o {
-            Operand::Reg(r) => f(r.reg, width()),
+            Operand::Reg(r) => f(r.reg, width_of(func, d, i, r.reg)),
             Operand::Const { bank, index, .. } => {
                 if let ConstBank::Bindless(r) = bank {
                     f(*r, 2);
@@ -103,7 +112,7 @@ pub fn for_each_use<R: Register>(func: &Function<R>, d: &InstData<R>, mut f: imp
 pub fn for_each_def<R: Register>(func: &Function<R>, d: &InstData<R>, mut f: impl FnMut(R, u8)) {
     for (i, o) in d.operands.iter().enumerate() {
         if let (true, Operand::Reg(r)) = (d.is_def(i), o) {
-            f(r.reg, d.slot(i, &func.values).width);
+            f(r.reg, width_of(func, d, i, r.reg));
         }
     }
 }

@@ -92,7 +92,8 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
     for (i, operand) in inst.operands.iter().enumerate() {
         let mut f = |u| f(u, Site::Operand(i as u8));
         match operand {
-            Operand::Reg(r) if only_written >> i & 1 == 0 => {
+            // Most of what many instructions name is RZ or PT, and how wide a slot is takes a while to say.
+            Operand::Reg(r) if only_written >> i & 1 == 0 && !r.reg.is_zero() => {
                 let wide =
                     if inst.op.slots()[i].kind == SlotKind::Addr { 1 } else { inst.op.width(i, &inst.mods) };
                 span(r.reg, wide, &mut f);
@@ -157,6 +158,7 @@ pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
     {
         if let Operand::Reg(r) = operand
             && written >> i & 1 != 0
+            && !r.reg.is_zero()
         {
             span(r.reg, inst.op.width(i, &inst.mods), &mut |u| f(u, i as u8));
         }

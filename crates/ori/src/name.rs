@@ -61,25 +61,22 @@ pub fn operand(name: impl Into<Name>) -> Operand {
 pub type Guard<R = Name> = sass::Guard<R>;
 
 /// Calls `f` for every register name in `operand`.
-#[inline]
+#[inline(always)]
 pub fn for_each_name<R: Copy>(operand: &Operand<R>, mut f: impl FnMut(R)) {
-    match operand {
-        Operand::Reg(r) => f(r.reg),
-        Operand::Const { bank, index, .. } => {
-            if let ConstBank::Bindless(r) = bank {
-                f(*r);
-            }
-            index.iter().for_each(|r| f(*r));
-        }
-        Operand::Addr { desc, base, uniform, .. } => {
-            [desc, base, uniform].into_iter().flatten().for_each(|r| f(*r));
-        }
+    // `f` is called in one place for most operands and in one for the others, so that compilers put it there.
+    let names = match operand {
+        Operand::Reg(r) => return f(r.reg),
         Operand::Imm(_)
         | Operand::Label(_)
         | Operand::Special(_)
         | Operand::Scoreboard(_)
-        | Operand::ScoreboardSet(_) => {}
-    }
+        | Operand::ScoreboardSet(_) => return,
+        Operand::Const { bank, index, .. } => {
+            [if let ConstBank::Bindless(r) = bank { Some(*r) } else { None }, *index, None]
+        }
+        Operand::Addr { desc, base, uniform, .. } => [*desc, *base, *uniform],
+    };
+    names.into_iter().flatten().for_each(f);
 }
 
 /// Rewrites every register name in `operand`.
