@@ -12,6 +12,7 @@
 //! they are used. Then loops may get more registers, if the warps that are left do as much in all ([`Plan`]).
 
 mod graph;
+mod known;
 mod orders;
 
 use crate::liveness::Ranges;

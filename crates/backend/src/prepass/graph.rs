@@ -1,6 +1,7 @@
 //! What a scheduler before register allocation has to know of a block: stretches in which instructions may change places, each with
 //! its dependences and what lives at its end; and what does not move.
 
+use super::known::Known;
 use super::{Around, Counts, FILES, LONG, nth};
 use crate::liveness::{Lanes, Liveness, for_each_def, for_each_use};
 use crate::order;
@@ -67,6 +68,8 @@ pub struct Part {
     pub live: Vec<bool>,
     /// How many registers of each file are live at its end.
     pub count: Counts,
+    /// Orders that were made of it.
+    pub known: Known,
 }
 
 /// An instruction of a part.
@@ -472,7 +475,7 @@ impl<'a> Walk<'a> {
             n.uses.iter().for_each(|l| self.set(named[*l as usize], true));
         }
         named.into_iter().for_each(|l| self.local[l as usize] = u32::MAX);
-        Part { start, nodes, files, readers, live, count }
+        Part { start, nodes, files, readers, live, count, known: Known::default() }
     }
 }
 

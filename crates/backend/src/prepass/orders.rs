@@ -1,6 +1,7 @@
 //! Orders of a part: from its end, from its start, as it was; and what each needs.
 
 use super::graph::{Node, Part};
+use super::known::Between;
 use super::{Counts, FILES, HEADROOM};
 use ori::Tuning;
 use smallvec::SmallVec;
@@ -23,6 +24,7 @@ const FEWER: i32 = 3;
 const MUCH: i32 = 8;
 
 /// An order of a part.
+#[derive(Clone)]
 pub struct Ordered {
     /// The numbers of its instructions; `None`: as they were.
     pub order: Option<Vec<u32>>,
@@ -56,19 +58,18 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
 /// Finds the best order of a part. If that is only for how many general registers are missing, and so few are `enough`: one with which no more are, or
 /// as few as with the best.
 fn search(part: &Part, limits: &Counts, tuning: &Tuning, enough: Option<i32>) -> Ordered {
-    let old = measured(part, None);
+    let old = part.known.old.get_or_init(|| measured(part, None)).clone();
     let missing = |most: &Counts| (most[0] - limits[0]).max(0);
     let is_enough = |s: &Ordered| enough.is_some_and(|e| missing(&s.most) <= e);
-    if is_enough(&old) {
+    if is_enough(&old) || part.nodes.len() < 2 {
         return old;
     }
-    let states = State::of(part, tuning);
-    let whole = back(part, &states, limits, true, |_, _| false);
+    let whole = back(part, tuning, limits, true, |_, _| false);
     let mut first = whole.expect("an order that nothing refuses");
     // The better one of an order and another; that is given up where what is known of it is no better already.
     let better = |s: Ordered, with: &Counts, passes: bool, rank: &dyn Fn(&Counts, u32) -> Rank| {
         let than = rank(&s.most, s.cycles);
-        back(part, &states, with, passes, |most, cycles| rank(most, cycles) >= than).unwrap_or(s)
+        back(part, tuning, with, passes, |most, cycles| rank(most, cycles) >= than).unwrap_or(s)
     };
     if part.nodes.last().is_some_and(|n| n.stretch > 0) {
         // Where much may pass barriers, it may be too much.
@@ -95,7 +96,11 @@ fn search(part: &Part, limits: &Counts, tuning: &Tuning, enough: Option<i32>) ->
         }
     }
     let from_start = |best: Ordered, limit: i32| {
-        let s = measured(part, Some(forth(part, limit)));
+        let (missing, time, _) = best.rank(limits);
+        // With more registers than so many it is no better, or in more time where fewer can't be missing.
+        let most = (limits[0] + missing, if missing == 0 { time } else { u32::MAX });
+        let Some(order) = forth(part, limit, most) else { return best };
+        let s = measured(part, Some(order));
         if s.rank(limits) < best.rank(limits) { s } else { best }
     };
     if over > 0 {
@@ -129,13 +134,15 @@ pub fn missing(part: &Part, limits: &Counts, tuning: &Tuning, enough: i32) -> i3
 pub fn spilling(part: &Part, limits: &Counts, tuning: &Tuning, best: Ordered) -> Ordered {
     let others = |most: &Counts| (1..FILES).map(|f| (most[f] - limits[f]).max(0)).sum::<i32>();
     let cost = |s: &Ordered| (others(&s.most), s.cycles + SPILL * leaving(part, s, limits[0]));
+    if part.nodes.len() < 2 {
+        return best;
+    }
     let mut best = (cost(&best), best);
-    let states = State::of(part, tuning);
     for k in MORE {
         let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
         // What is missing of other files, and time, are no less in the end.
         let refuse = |most: &Counts, cycles: u32| (others(most), cycles) >= best.0;
-        let Some(found) = back(part, &states, &higher, true, refuse) else { continue };
+        let Some(found) = back(part, tuning, &higher, true, refuse) else { continue };
         let new = cost(&found);
         if new < best.0 {
             best = (new, found);
@@ -235,7 +242,7 @@ impl<'a> Live<'a> {
 
 /// An instruction while an order is made from the end.
 #[derive(Clone, Copy)]
-struct State {
+pub(super) struct State {
     /// Successors that have no place yet.
     succs: u32,
     /// Cycles from the end, at least.
@@ -271,15 +278,20 @@ impl State {
     }
 }
 
-/// An order made from the end, with these states there: while there is room, the longest way first. Whether anything `passes` barriers.
+/// An order made from the end: while there is room, the longest way first. Whether anything `passes` barriers.
 /// None if an order is refused by the registers that it needs, and its cycles, or by fewer of both.
 fn back(
     part: &Part,
-    states: &[State],
+    tuning: &Tuning,
     limits: &Counts,
     passes: bool,
     refuse: impl Fn(&Counts, u32) -> bool,
 ) -> Option<Ordered> {
+    if let Some(known) = part.known.find(limits, passes, &refuse) {
+        return known;
+    }
+    let states = part.known.states.get_or_init(|| State::of(part, tuning));
+    let mut under = Between::default();
     let mut live = Live::at_end(part);
     let nodes = &part.nodes;
     let mut list = Ready { states: states.to_vec(), ..Ready::default() };
@@ -297,7 +309,7 @@ fn back(
     // Cycles of all, at least: as the longest way says, or as each takes one.
     let longest = nodes.iter().map(|n| n.depth + n.end).max().unwrap_or(0);
     let mut cycles = longest.max(nodes.len() as u32);
-    while let Some(k) = list.choose(nodes, &live, limits, &mut cycle) {
+    while let Some(k) = list.choose(nodes, &live, limits, &mut under, &mut cycle) {
         list.remove(k);
         order.push(k);
         let node = &nodes[k as usize];
@@ -334,7 +346,9 @@ fn back(
     debug_assert_eq!(order.len(), nodes.len(), "dependences are acyclic");
     order.reverse();
     debug_assert_eq!(cycles, self::cycles(nodes, order.iter().copied()), "from the end as from the start");
-    Some(Ordered { order: Some(order), most, cycles })
+    let found = Ordered { order: Some(order), most, cycles };
+    part.known.keep(under, passes, &found);
+    Some(found)
 }
 
 /// What is between two barriers, where nothing passes them, from the last: the rest waits until all of it has its place.
@@ -379,8 +393,9 @@ impl Stretches {
 }
 
 /// An order made from the start: the first instruction of the old order that need not wait and for which there are
-/// registers, then the first that waits least; where registers are short, the first of all.
-fn forth(part: &Part, limit: i32) -> Vec<u32> {
+/// registers, then the first that waits least; where registers are short, the first of all. None if it takes more general registers or cycles
+/// than these.
+fn forth(part: &Part, limit: i32, (most, cycles): (i32, u32)) -> Option<Vec<u32>> {
     let nodes = &part.nodes;
     // How many instructions to come read a register; one more for what lives at the end.
     let mut readers: Vec<u32> =
@@ -415,8 +430,11 @@ fn forth(part: &Part, limit: i32) -> Vec<u32> {
         open.remove(&k);
         order.push(k);
         count += change(k);
-        nodes[k as usize].uses.iter().for_each(|l| readers[*l as usize] -= 1);
         let begun = cycle.max(at[k as usize]);
+        if count > most || begun as usize + nodes.len() - order.len() >= cycles as usize {
+            return None;
+        }
+        nodes[k as usize].uses.iter().for_each(|l| readers[*l as usize] -= 1);
         cycle = begun + 1;
         for (s, latency) in &succs[k as usize] {
             at[*s as usize] = at[*s as usize].max(begun + latency);
@@ -426,7 +444,7 @@ fn forth(part: &Part, limit: i32) -> Vec<u32> {
             }
         }
     }
-    order
+    Some(order)
 }
 
 /// By what an instruction is chosen where registers are short: what costs fewest first, then what is ready, has the longest way to the
@@ -534,7 +552,14 @@ impl Ready {
         }
     }
 
-    fn choose(&mut self, nodes: &[Node], live: &Live<'_>, limits: &Counts, cycle: &mut u32) -> Option<u32> {
+    fn choose(
+        &mut self,
+        nodes: &[Node],
+        live: &Live<'_>,
+        limits: &Counts,
+        under: &mut Between,
+        cycle: &mut u32,
+    ) -> Option<u32> {
         while let Some(&Reverse(later)) = self.later.peek().filter(|l| l.0 <= pair(*cycle, u32::MAX)) {
             self.later.pop();
             let (at, k) = ((later >> 32) as u32, later as u32);
@@ -542,10 +567,11 @@ impl Ready {
                 self.now.push(pair(self.states[k as usize].depth, k));
             }
         }
-        if live.count[0] + HEADROOM > limits[0] {
+        // One more is too much, the headroom being kept.
+        if under.reaches(0, live.count[0] + HEADROOM - 1, limits[0]) {
             return self.cheapest();
         }
-        if let Some(f) = (1..FILES).find(|f| live.count[*f] >= limits[*f]) {
+        if let Some(f) = (1..FILES).find(|f| under.reaches(*f, live.count[*f], limits[*f])) {
             let rank = |k: &u32| {
                 let n = &nodes[*k as usize];
                 let touches = self.states[*k as usize].touches & 1 << f != 0;
