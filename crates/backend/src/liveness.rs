@@ -405,6 +405,11 @@ impl Ranges {
     pub fn new(func: &Function, cfg: &Cfg) -> Ranges {
         let lanes = Lanes::new(func);
         let live = Liveness::new(func, cfg, &lanes);
+        Ranges::of(func, cfg, lanes, live)
+    }
+
+    /// The same where it is known what is live between blocks.
+    pub fn of(func: &Function, cfg: &Cfg, lanes: Lanes, live: Liveness) -> Ranges {
         let numbering = Numbering::new(func, cfg);
         let (intervals, destroyed) = segments(func, cfg, &lanes, &live, &numbering);
         let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));

@@ -21,7 +21,7 @@ use crate::pool::Grants;
 use crate::regalloc::room::Room;
 use crate::{addends, remat, uniform};
 use fixedbitset::FixedBitSet;
-use graph::{Code, Stretch};
+use graph::{Alive, Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
 use ori::{Function, Inst, InstData, Manager, Op, Operand};
@@ -150,12 +150,12 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
     let grants = grants.as_ref();
     let aim = i32::from(func.aim_regs.min(func.max_regs));
     let here = Around { cfg: &cfg, grants, whole: None };
-    let mut code = Code::new(func, here, reserve);
+    let (mut code, alive) = Code::new(func, here, reserve);
     let mut plan = Plan::new(&code, func, aim);
     let short = |p: &Plan| grants.is_none() && p.stated > aim || p.missing() > 0;
     // Takes what another function, that does the same, is planned like, if that is better; then what was before.
     let choose = |func: &mut Function, other: Function, at: Around, code: &mut Code, plan: &mut Plan| {
-        let with = Code::new(&other, at, reserve);
+        let (with, _) = Code::new(&other, at, reserve);
         let mut planned = Plan::new(&with, &other, aim);
         planned.settle_beside(&with, plan, code);
         planned.is_better(plan, aim).then(|| {
@@ -163,9 +163,10 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
             std::mem::replace(func, other)
         })
     };
-    let again = |f: &mut Function, at: Around, manager: &mut Manager<'_>| {
+    // `alive`: of the function as it is.
+    let again = |f: &mut Function, at: Around, alive: Alive, manager: &mut Manager<'_>| {
         let Around { cfg, grants, .. } = at;
-        let ranges = Ranges::new(f, cfg);
+        let ranges = Ranges::of(f, cfg, alive.lanes, alive.live);
         let most = if grants.is_some() { crate::pool::most(f).into() } else { aim };
         let limit = usable(most, reserve).max(1) as u32;
         let room = Room { limit, kept: 1, grants };
@@ -175,7 +176,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
     let remakes = manager.admits(phases::REMAT);
     if short(&plan) && remakes {
         let mut other = func.clone();
-        if again(&mut other, here, manager) {
+        if again(&mut other, here, alive, manager) {
             original = choose(func, other, here, &mut code, &mut plan);
         }
     }
@@ -201,7 +202,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
             });
             let Some(whole) = whole else { break };
             let at = Around { whole: together.then_some(&whole), ..at };
-            let mut with = Code::new(&other, at, reserve);
+            let (mut with, alive) = Code::new(&other, at, reserve);
             let mut planned = Plan::new(&with, &other, aim);
             if planned.missing_uniform > plan.missing_uniform {
                 spared += planned.missing_uniform as usize;
@@ -209,7 +210,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
             }
             if short(&planned) && remakes {
                 let mut both = other.clone();
-                if again(&mut both, at, manager) {
+                if again(&mut both, at, alive, manager) {
                     choose(&mut other, both, at, &mut with, &mut planned);
                 }
             }

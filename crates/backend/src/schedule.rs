@@ -244,7 +244,10 @@ struct Touched {
 
 impl Touched {
     fn new() -> Touched {
-        Touched { writers: vec![SmallVec::new(); COUNT], readers: vec![SmallVec::new(); COUNT] }
+        let (mut writers, mut readers) = (Vec::new(), Vec::new());
+        writers.resize_with(COUNT, SmallVec::new);
+        readers.resize_with(COUNT, SmallVec::new);
+        Touched { writers, readers }
     }
 
     /// Forgets a region.

@@ -205,11 +205,18 @@ pub fn class(inst: &Inst) -> Class {
 
 /// The class of an instruction with this opcode and these modifiers.
 fn class_of(op: Opcode, mods: &Mods) -> Class {
-    let unit = op.unit();
-    let by_mod = CLASSES_BY_MOD
-        .iter()
-        .find(|(of, only, m, _)| *of == unit && mods.has(*m) && (only.is_empty() || only.contains(&op)));
-    by_mod.map_or(CLASS_OF[op as usize], |c| c.3)
+    // By opcode: the classes that modifiers make of it, of which most have none.
+    static BY_MOD: OnceLock<Vec<Vec<(Mod, Class)>>> = OnceLock::new();
+    let by_mod = BY_MOD.get_or_init(|| {
+        let of = |op: Opcode| {
+            let has = |only: &&[Opcode]| only.is_empty() || only.contains(&op);
+            let rows = CLASSES_BY_MOD.iter().filter(|(unit, only, ..)| *unit == op.unit() && has(only));
+            rows.map(|(_, _, m, class)| (*m, *class)).collect()
+        };
+        Opcode::EVERY.iter().map(|op| of(*op)).collect()
+    });
+    let class = by_mod[op as usize].iter().find(|(m, _)| mods.has(*m));
+    class.map_or(CLASS_OF[op as usize], |c| c.1)
 }
 
 /// Every class that an instruction of this opcode, or a place of it, can have.

@@ -92,9 +92,15 @@ pub struct Node {
     pub pace: u32,
 }
 
+/// What lives where in a function, for whoever asks more of it.
+pub struct Alive {
+    pub lanes: Lanes,
+    pub live: Liveness,
+}
+
 impl Code {
     /// Looks at a function in SSA.
-    pub(super) fn new(func: &Function, at: Around<'_>, reserve: i32) -> Code {
+    pub(super) fn new(func: &Function, at: Around<'_>, reserve: i32) -> (Code, Alive) {
         let Around { cfg, grants, whole } = at;
         let lanes = Lanes::new(func);
         let live = Liveness::new(func, cfg, &lanes);
@@ -105,7 +111,8 @@ impl Code {
         let asks: FxHashSet<_> = loops.loops.keys().filter(|l| asks_barrier(func, cfg, &loops, *l)).collect();
         let depth = |b| loops.depth(b) - u32::from(loops.innermost(b).is_some_and(|l| asks.contains(&l)));
         let blocks = several.map(|b| Stretch { held: held(b), ..walk.block(b, depth(b)) }).collect();
-        Code { blocks, limits: walk.limits, reserve, tuning: func.tuning.clone() }
+        let code = Code { blocks, limits: walk.limits, reserve, tuning: func.tuning.clone() };
+        (code, Alive { lanes, live })
     }
 }
 
@@ -466,7 +473,7 @@ impl<'a> Walk<'a> {
         }
         let files = named.iter().map(|l| self.files[*l as usize]).collect();
         let live = named.iter().map(|l| self.is_live[*l as usize]).collect();
-        let mut readers: Vec<SmallVec<[u32; 4]>> = vec![SmallVec::new(); named.len()];
+        let mut readers: Vec<SmallVec<[u32; 4]>> = named.iter().map(|_| SmallVec::new()).collect();
         for (k, n) in (0u32..).zip(&nodes) {
             n.uses.iter().for_each(|l| readers[*l as usize].push(k));
         }

@@ -400,7 +400,7 @@ fn forth(part: &Part, limit: i32, (most, cycles): (i32, u32)) -> Option<Vec<u32>
     // How many instructions to come read a register; one more for what lives at the end.
     let mut readers: Vec<u32> =
         part.readers.iter().zip(&part.live).map(|(r, live)| r.len() as u32 + u32::from(*live)).collect();
-    let mut succs: Vec<SmallVec<[(u32, u32); 4]>> = vec![SmallVec::new(); nodes.len()];
+    let mut succs: Vec<SmallVec<[(u32, u32); 4]>> = nodes.iter().map(|_| SmallVec::new()).collect();
     let mut waits: Vec<u32> = vec![0; nodes.len()];
     for (k, n) in (0u32..).zip(nodes) {
         for (p, latency) in &n.preds {

@@ -175,7 +175,8 @@ impl Spiller {
         let Ranges { lanes, live, numbering: n, intervals, depth, .. } = ranges;
 
         let mut cost: SecondaryMap<Value, f32> = SecondaryMap::new();
-        let mut uses: Vec<SmallVec<[(Value, i32); 2]>> = vec![SmallVec::new(); 2 * n.at.len() + 2];
+        let mut uses: Vec<SmallVec<[(Value, i32); 2]>> = Vec::new();
+        uses.resize_with(2 * n.at.len() + 2, SmallVec::new);
         // Registers needed at a point beyond what is live.
         let mut extra = vec![0i32; 2 * n.at.len() + 2];
         // Points at which parameters receive their values, arguments whose registers those can take over,
