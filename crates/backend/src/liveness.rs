@@ -22,7 +22,7 @@ pub struct Lanes {
 impl Lanes {
     /// Numbers the values of `func`.
     pub fn new(func: &Function) -> Lanes {
-        let mut lanes = Lanes { base: SecondaryMap::new(), owner: Vec::new() };
+        let mut lanes = Lanes { base: func.per_value(), owner: Vec::with_capacity(func.values.len()) };
         for (v, d) in func.values.iter() {
             lanes.base[v] = lanes.owner.len() as u32;
             lanes.owner.extend(std::iter::repeat_n(v, usize::from(d.width)));

@@ -290,6 +290,9 @@ impl Computed {
 
 /// Whether it makes an address in the frame from the stack pointer, which stays as it is.
 fn is_stack_address(func: &Function, d: &InstData) -> bool {
+    if d.op != Op::Sass(Opcode::IADD3) || !d.is_unguarded() || func.moves_stack() {
+        return false;
+    }
     let mut only = true;
     d.for_each_use(|n| only &= matches!(n, Name::Phys(r) if r.is_zero() || r == Reg::SP));
     let mut results = 0;
@@ -297,7 +300,7 @@ fn is_stack_address(func: &Function, d: &InstData) -> bool {
         Name::Phys(r) => only &= r.is_zero(),
         _ => results += 1,
     });
-    only && results == 1 && d.op == Op::Sass(Opcode::IADD3) && d.is_unguarded() && !func.moves_stack()
+    only && results == 1
 }
 
 /// The value that an instruction makes, if it makes nothing else.
@@ -446,13 +449,25 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Agai
     let mut copies = Copies::default();
     for i in old {
         let d = &func.insts[i];
-        let mut made = false;
+        // Most instructions have nothing to do with such values, nor with those that they are made of.
+        let (mut made, mut concerned) = (false, false);
+        d.for_each_use(|n| {
+            concerned |= n.value().is_some_and(|v| makers[v].is_some() || copies.latest.contains_key(&v));
+        });
         d.for_each_def(|n| {
+            concerned |= n.value().is_some_and(|v| makers[v].is_some());
             made |= n
                 .value()
                 .is_some_and(|v| matches!(makers[v], Some(Again::Made(m) | Again::Computed(m) | Again::General(m)) if m == i));
         });
         if made {
+            continue;
+        }
+        if !concerned {
+            out.push(i);
+            if d.op == Op::Macro(Macro::Call) {
+                copies = Copies::default();
+            }
             continue;
         }
         let direct = read_directly(func, d, |v| makers[v].is_some());

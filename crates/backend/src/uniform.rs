@@ -19,6 +19,7 @@ pub use part::at_barriers as part_at_barriers;
 use crate::convergence;
 use crate::remat::is_word_or_pair;
 use crate::together::WholeWarp;
+use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
@@ -616,28 +617,52 @@ impl Across {
     /// Those of a function; `uniform` says which values are in such registers. A parameter and what is passed for it count once: nearly always they
     /// are in one, but for what several parameters of a block are passed, numbers mostly.
     pub fn new(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> Across {
-        let mut values = FixedBitSet::with_capacity(func.values.len());
+        let [across] = Across::each(func, cfg, |v| uniform(v).then_some(0));
+        across
+    }
+
+    /// The same of several kinds of registers, of which `kind` says a value's.
+    pub fn each<const KINDS: usize>(
+        func: &Function,
+        cfg: &Cfg,
+        kind: impl Fn(Value) -> Option<usize>,
+    ) -> [Across; KINDS] {
+        let mut values: [FixedBitSet; KINDS] =
+            std::array::from_fn(|_| FixedBitSet::with_capacity(func.values.len()));
+        // The blocks that they are made in; what makes a value comes before what reads it.
+        let mut made: SecondaryMap<Value, PackedOption<Block>> = func.per_value();
         for &b in &cfg.rpo {
-            let mut own = FixedBitSet::with_capacity(func.values.len());
             for i in &func.blocks[b].insts {
                 let d = &func.insts[*i];
                 d.for_each_use(|n| {
-                    let outside = n.value().filter(|v| uniform(*v) && !own.contains(v.index()));
-                    outside.into_iter().for_each(|v| values.insert(v.index()));
+                    if let Some(v) = n.value()
+                        && let Some(k) = kind(v)
+                        && made[v] != Some(b).into()
+                    {
+                        values[k].insert(v.index());
+                    }
                 });
-                d.for_each_def(|n| n.value().into_iter().for_each(|v| own.insert(v.index())));
+                d.for_each_def(|n| {
+                    if let Some(v) = n.value().filter(|v| kind(*v).is_some()) {
+                        made[v] = Some(b).into();
+                    }
+                });
             }
-            func.blocks[b].params.iter().filter(|p| uniform(**p)).for_each(|p| values.insert(p.index()));
+            for p in &func.blocks[b].params {
+                kind(*p).into_iter().for_each(|k| values[k].insert(p.index()));
+            }
         }
-        let mut across = Across { members: values.clone(), values, first: SecondaryMap::new() };
+        let mut all =
+            values.map(|values| Across { members: values.clone(), values, first: SecondaryMap::new() });
         for &b in &cfg.rpo {
             for t in func.blocks[b].term.targets() {
                 let mut passed = FxHashSet::default();
-                let both = |(a, p): &(&Value, &Value)| uniform(**a) && uniform(**p);
-                for (a, p) in t.args.iter().zip(&func.blocks[t.block].params).filter(both) {
+                for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
+                    let Some(k) = kind(*a).filter(|k| kind(*p) == Some(*k)) else { continue };
                     if !passed.insert(*a) {
                         continue;
                     }
+                    let across = &mut all[k];
                     let (x, y) = (across.root(*a), across.root(*p));
                     across.members.grow_and_insert(a.index());
                     if x != y {
@@ -646,7 +671,7 @@ impl Across {
                 }
             }
         }
-        across
+        all
     }
 
     fn root(&self, mut v: Value) -> Value {

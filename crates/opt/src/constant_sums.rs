@@ -72,7 +72,7 @@ fn put_in_front(func: &mut Function, b: Block, mut new: InFront) {
 type Room = SecondaryMap<Value, Option<(i64, i64)>>;
 
 fn room_of_addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> Room {
-    let mut as_address: SecondaryMap<Value, u32> = SecondaryMap::new();
+    let mut as_address: SecondaryMap<Value, u32> = func.per_value();
     let mut room: Room = SecondaryMap::new();
     let insts = || func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
     for d in insts() {

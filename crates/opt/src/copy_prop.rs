@@ -32,7 +32,7 @@ pub(crate) fn number(d: &InstData) -> Option<(Value, Operand)> {
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let cfg = analyses.cfg(func);
     // What defines each copied or collected value.
-    let mut sources: SecondaryMap<Value, Option<Inst>> = SecondaryMap::new();
+    let mut sources: SecondaryMap<Value, Option<Inst>> = func.per_value();
     for &b in &cfg.rpo {
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];

@@ -76,7 +76,7 @@ enum Maker {
 impl Needed {
     fn new(func: &Function) -> Needed {
         let mut found =
-            Needed { base: SecondaryMap::new(), widths: SecondaryMap::new(), words: FixedBitSet::new() };
+            Needed { base: func.per_value(), widths: func.per_value(), words: FixedBitSet::new() };
         let mut count = 0;
         for (v, d) in func.values.iter() {
             found.base[v] = count;

@@ -12,7 +12,7 @@ pub(crate) type Places = SecondaryMap<Value, Option<(Inst, Block, usize)>>;
 
 /// Where the values are defined.
 pub(crate) fn places(func: &Function) -> Places {
-    let mut at: Places = SecondaryMap::new();
+    let mut at: Places = func.per_value();
     for &b in &func.layout {
         for (k, &i) in func.blocks[b].insts.iter().enumerate() {
             func.insts[i].for_each_def(|n| {

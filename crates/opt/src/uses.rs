@@ -5,7 +5,7 @@ use ori::{Function, Name, Value};
 
 /// Uses of each value, whole or in part: by instructions, conditions, and arguments of blocks.
 pub fn count(func: &Function) -> SecondaryMap<Value, u32> {
-    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
+    let mut uses: SecondaryMap<Value, u32> = func.per_value();
     for &b in &func.layout {
         let data = &func.blocks[b];
         for &i in &data.insts {

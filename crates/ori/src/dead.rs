@@ -16,7 +16,7 @@ enum Def {
 
 /// Removes them; whether there was anything. What lies in a cycle and is read only there goes, too.
 pub fn remove(func: &mut Function) -> bool {
-    let mut defs: SecondaryMap<Value, Def> = SecondaryMap::with_capacity(func.values.len());
+    let mut defs: SecondaryMap<Value, Def> = func.per_value();
     let mut preds: SecondaryMap<Block, SmallVec<[Block; 2]>> = SecondaryMap::new();
     // Instructions that may be needed without all of their predicates.
     let mut several: Vec<Inst> = Vec::new();
@@ -155,7 +155,7 @@ fn drop_dead_results(func: &mut Function, live: &EntitySet<Value>, i: Inst) {
 }
 /// The values that anything reads.
 pub fn read(func: &Function) -> SecondaryMap<Value, bool> {
-    let mut read = SecondaryMap::with_capacity(func.value_count());
+    let mut read = func.per_value();
     for &b in &func.layout {
         let data = &func.blocks[b];
         for i in &data.insts {

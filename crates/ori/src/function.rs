@@ -2,7 +2,7 @@
 
 use crate::abi::Convention;
 pub use crate::name::{Guard, Name, Operand, Operands, Register, for_each_name, map_operand, operand};
-use cranelift_entity::{PrimaryMap, entity_impl};
+use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use sass::memory::{MemoryAccess, MemoryEffects, MemorySpace};
@@ -803,6 +803,12 @@ impl Function {
     /// A new value.
     pub fn add_value(&mut self, file: RegFile, width: u8) -> Value {
         self.values.push(ValueData { file, width })
+    }
+    /// A table of all values, filled at once: one that grows with them is moved again and again.
+    pub fn per_value<T: Clone + Default>(&self) -> SecondaryMap<Value, T> {
+        let mut table = SecondaryMap::new();
+        table.resize(self.values.len());
+        table
     }
     /// Number of values ever made (an upper bound of their indices).
     pub fn value_count(&self) -> usize {

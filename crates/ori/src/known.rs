@@ -86,7 +86,8 @@ impl KnownBits {
     /// Analyses a function in SSA.
     pub fn new(func: &Function, cfg: &Cfg) -> KnownBits {
         let mut out = KnownBits { bits: SecondaryMap::with_default(Bits::UNKNOWN) };
-        let mut makers: SecondaryMap<Value, Option<Inst>> = SecondaryMap::new();
+        out.bits.resize(func.values.len());
+        let mut makers: SecondaryMap<Value, Option<Inst>> = func.per_value();
         let mut users: SecondaryMap<Value, Vec<User>> = SecondaryMap::new();
         // Where each parameter's arguments are: optimistically none yet.
         for &b in &cfg.rpo {

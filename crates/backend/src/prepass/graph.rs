@@ -156,8 +156,11 @@ impl<'a> Walk<'a> {
             |l: u32| lanes.owner(l).and_then(|(v, _)| nth(func.values[v].file)).map_or(u8::MAX, |f| f as u8);
         let mut files: Vec<u8> = (0..lanes.count() as u32).map(file).collect();
         // What of the uniform registers lives from block to block has its register everywhere: limits are of what lives within blocks beside that.
-        let across =
-            [RegFile::UR, RegFile::UP].map(|file| Across::new(func, cfg, |v| func.values[v].file == file));
+        let across = Across::each(func, cfg, |v| match func.values[v].file {
+            RegFile::UR => Some(0),
+            RegFile::UP => Some(1),
+            RegFile::R | RegFile::P | RegFile::B => None,
+        });
         for v in func.values.keys().filter(|v| across.iter().any(|a| a.holds(*v))) {
             lanes.all(v).for_each(|l| files[l as usize] = u8::MAX);
         }
@@ -361,6 +364,11 @@ impl<'a> Walk<'a> {
         // What reads the awaited ones.
         let mut readers: FxHashMap<u32, SmallVec<[u32; 4]>> = FxHashMap::default();
         let mut nodes: Vec<Node> = Vec::with_capacity(insts.len());
+        // Of each: cycles to what reads its result, and to what it guards.
+        let latencies: Vec<[u32; 2]> = insts
+            .iter()
+            .map(|i| [false, true].map(|guards| latency_of(func, &func.insts[*i], guards)))
+            .collect();
         let mut accesses = order::Accesses::default();
         let mut sides = order::Sides::default();
         let is_barrier = |d: &InstData| matches!(d.op, Op::Sass(op) if order::is_barrier(op));
@@ -384,7 +392,7 @@ impl<'a> Walk<'a> {
             for l in &node.uses {
                 let by = self.local[*l as usize];
                 if by != u32::MAX {
-                    node.preds.push((by, latency_of(func, &func.insts[insts[by as usize]], *l == guard)));
+                    node.preds.push((by, latencies[by as usize][usize::from(*l == guard)]));
                 }
             }
             if has_barrier {
@@ -395,10 +403,8 @@ impl<'a> Walk<'a> {
             }
             if let Some((_, ahead)) = arrivals.next_if(|a| a.0 == k) {
                 let by = ahead.iter().map(|l| self.local[*l as usize]).filter(|by| *by != u32::MAX);
-                node.preds.extend(by.map(|by| {
-                    let latency = latency_of(func, &func.insts[insts[by as usize]], false);
-                    (by, latency.max(timing::TO_ARRIVAL.into()))
-                }));
+                node.preds
+                    .extend(by.map(|by| (by, latencies[by as usize][0].max(timing::TO_ARRIVAL.into()))));
                 let touches = |n: &Node| n.uses.iter().any(|l| ahead.binary_search(l).is_ok());
                 node.preds.extend((0u32..).zip(&nodes).filter(|(_, n)| touches(n)).map(|(by, _)| (by, 1)));
             }
@@ -444,15 +450,15 @@ impl<'a> Walk<'a> {
             nodes.push(node);
         }
         for l in condition {
-            if let Some(n) = nodes.get_mut(self.local[*l as usize] as usize) {
-                n.end = latency_of(func, &func.insts[insts[self.local[*l as usize] as usize]], true);
+            let by = self.local[*l as usize] as usize;
+            if let Some(n) = nodes.get_mut(by) {
+                n.end = latencies[by][1];
             }
         }
-        for (n, i) in nodes.iter_mut().zip(insts) {
+        for (n, [latency, _]) in nodes.iter_mut().zip(&latencies) {
             // What takes long and is read behind the part goes early: its readers wait less, whatever lies between.
-            let latency = latency_of(func, &func.insts[*i], false);
-            if latency >= LONG && n.defs.iter().any(|l| self.is_live[*l as usize]) {
-                n.end = n.end.max(latency);
+            if *latency >= LONG && n.defs.iter().any(|l| self.is_live[*l as usize]) {
+                n.end = n.end.max(*latency);
             }
             n.defs.iter().for_each(|l| self.local[*l as usize] = u32::MAX);
         }

@@ -174,7 +174,7 @@ impl Spiller {
     ) {
         let Ranges { lanes, live, numbering: n, intervals, depth, .. } = ranges;
 
-        let mut cost: SecondaryMap<Value, f32> = SecondaryMap::new();
+        let mut cost: SecondaryMap<Value, f32> = func.per_value();
         let mut uses: Vec<SmallVec<[(Value, i32); 2]>> = Vec::new();
         uses.resize_with(2 * n.at.len() + 2, SmallVec::new);
         // Registers needed at a point beyond what is live.
@@ -259,7 +259,7 @@ impl Spiller {
 
         let spread = Spread::new(func, cfg, n);
         let mut starts: Vec<(u32, u32, u32)> = Vec::new();
-        let mut length: SecondaryMap<Value, u32> = SecondaryMap::new();
+        let mut length: SecondaryMap<Value, u32> = func.per_value();
         let mut pressure = 0i32;
         for (v, d) in func.values.iter().filter(|(_, d)| d.file == file) {
             for i in 0..d.width {
@@ -468,6 +468,19 @@ impl Spiller {
         func.blocks[b].params = params;
         let mut recent: SmallVec<[(Name, Value); 4]> = SmallVec::new();
         for i in old {
+            // Most instructions have nothing to do with what leaves its registers.
+            let mut concerned = false;
+            let mut concerns = |n: Name| concerned |= n.value().is_some_and(|v| homes.contains_key(&v));
+            func.insts[i].for_each_use(&mut concerns);
+            func.insts[i].for_each_def(&mut concerns);
+            if !concerned {
+                let d = &func.insts[i];
+                if !self.share || d.op == Op::Macro(Macro::Call) || lets_others_run(func, d) {
+                    recent.clear();
+                }
+                out.push(i);
+                continue;
+            }
             let mut d = func.insts[i].clone();
             let mut skip = false;
             d.for_each_def(|n| {
