@@ -33,14 +33,20 @@ fn kind(op: Opcode) -> String {
     }
 }
 
-/// What it stays away from: the opcode, and the opcode with each of its modifiers.
+/// What it stays away from: the opcode, and of what the control unit does the opcode with each of its modifiers.
 fn names(inst: &Inst) -> BTreeSet<String> {
     let op = inst.op.name();
+    if inst.op.unit() != Unit::Control {
+        return BTreeSet::from([op.to_string()]);
+    }
     inst.mods.iter().map(|m| format!("{op}.{}", m.name())).chain([op.to_string()]).collect()
 }
 
-/// Whether control never comes to what stands behind.
+/// Whether control does not come to what stands behind, or not at once.
 fn ends(inst: &Inst) -> bool {
+    if inst.op.info().leaves_function() {
+        return true;
+    }
     let leaves = matches!(inst.op, Opcode::BRA | Opcode::EXIT | Opcode::RET | Opcode::BRX | Opcode::KILL);
     leaves && inst.guard == Guard::TRUE
 }
