@@ -77,7 +77,7 @@ fn narrow_uniform(op: Opcode) -> bool {
     use Opcode::*;
     matches!(op, LDS | STS | ATOMS | ATOMS_CAST | LDL | STL | LDC | LDSM | LDSM_MT1616 | STSM | CCTLL)
         || matches!(op, LDTM | LDTM_STAT | STTM)
-        || matches!(op, SYNCS_ARRIVE | SYNCS_PHASECHK | SYNCS_EXCH | SYNCS_CCTL)
+        || matches!(op, SYNCS_ARRIVE | SYNCS_PHASECHK | SYNCS_EXCH | SYNCS_CCTL | ARRIVES | UTCBAR)
 }
 
 /// Calls `f` for every cell read.
