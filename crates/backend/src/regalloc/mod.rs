@@ -350,13 +350,15 @@ fn allocate_prepared(
             let mut only_predicates = [0; 5];
             only_predicates[RegFile::P as usize] = all[RegFile::P as usize];
             let mut in_turn = [all, only_predicates].into_iter().filter(|w| *w != [0; 5]).filter_map(|w| {
+                // The others keep theirs, where those that are given out anew find room without asking.
+                let kept = FILES.iter().all(|f| w[*f as usize] == 0 || !full[*f as usize]);
                 let terms = Terms {
                     windows: w,
                     most_failed: 0,
                     most_used: std::array::from_fn(|f| lowest.used[f].max(w[f].into())),
-                    like: Some(lowest).filter(|_| full == [false; 5]),
+                    like: Some(lowest).filter(|_| kept),
                 };
-                let may = FILES.iter().all(|f| w[*f as usize] > 0 || !full[*f as usize]);
+                let may = kept || FILES.iter().all(|f| w[*f as usize] > 0 || !full[*f as usize]);
                 may.then(|| Coloring::new(&ground, Order::Width, &terms).ok()).flatten()
             });
             if let Some(found) = in_turn.next() {
