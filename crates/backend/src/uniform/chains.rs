@@ -11,8 +11,8 @@ use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
-use sass::ops::R2ur;
-use sass::{Mods, Opcode, RegFile};
+use sass::ops::{R2ur, Voteu};
+use sass::{Mods, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 
 /// Instructions between a word and what it is computed of, at most.
@@ -31,6 +31,42 @@ pub fn run(func: &mut Function, cfg: &Cfg) {
     }
     for &b in &cfg.rpo {
         block(func, b, &made);
+    }
+    ask_once(func, cfg);
+}
+
+/// Leaves one vote of several on the same predicate between two places at which other lanes may run: each is 14 cycles from what it guards.
+fn ask_once(func: &mut Function, cfg: &Cfg) {
+    let mut same: FxHashMap<Value, Value> = FxHashMap::default();
+    for &b in &cfg.rpo {
+        let mut asked: FxHashMap<(Name, bool, Mods), Value> = FxHashMap::default();
+        for i in &func.blocks[b].insts {
+            let d = &func.insts[*i];
+            if lets_others_run(func, d) {
+                asked.clear();
+            }
+            let Some(s) = Voteu::of(d).filter(|_| d.op == Op::Sass(Opcode::VOTEU) && d.is_unguarded()) else {
+                continue;
+            };
+            if let (Operand::Reg(word), Operand::Reg(to), Operand::Reg(of)) = (s.d, s.p, s.a)
+                && let (Name::Phys(Reg::URZ), Name::Val(to)) = (word.reg, to.reg)
+                && func.values[to].file == RegFile::UP
+            {
+                let first = *asked.entry((of.reg, of.not, d.mods.clone())).or_insert(to);
+                if first != to {
+                    same.insert(to, first);
+                }
+            }
+        }
+    }
+    if same.is_empty() {
+        return;
+    }
+    let renamed = |n: Name| n.value().and_then(|v| same.get(&v)).map_or(n, |v| Name::Val(*v));
+    for &b in &cfg.rpo {
+        for i in func.blocks[b].insts.clone() {
+            func.insts[i].map_uses(renamed);
+        }
     }
 }
 
