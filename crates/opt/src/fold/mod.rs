@@ -14,9 +14,9 @@ use ori::{
 use sass::ops::{
     Bool, Brev, Iadd, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, ImadPart, Imnmx, ImnmxMods, Int64, Isetp,
     IsetpMods, Ldc, LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods,
-    Size64, Vimnmx, Vimnmx120, VimnmxMods, Voteu,
+    Size64, Uisetp, Vimnmx, Vimnmx120, VimnmxMods, Voteu,
 };
-use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit, WideImmediate, compute};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Unit, WideImmediate, compute};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
@@ -121,7 +121,7 @@ impl Known {
             _ => return None,
         };
         let n = match r.reg {
-            Name::Phys(Reg::RZ) => 0,
+            Name::Phys(Reg::RZ | Reg::URZ) => 0,
             Name::Phys(_) => return None,
             Name::Val(v) => self.word[v]?,
             Name::Part(v, n) => {
@@ -198,10 +198,18 @@ impl Known {
         if let Some((Operand::Reg(RegOp { reg: Name::Val(v), .. }), _)) = d.collected() {
             self.tuple[*v] = Some(i);
         }
+        // Whether an accumulator counts, of a number: no uniform predicate is a copy of another one.
+        if let Some(s) = Uisetp::of(d).filter(|_| d.mods == Mods::of(&[Mod::NE, Mod::AND]))
+            && let (Operand::Reg(RegOp { reg: Name::Val(v), .. }), Some(a), Some(b)) =
+                (s.p, self.number(func, s.a), self.number(func, s.b))
+            && *s.join == ori::operand(Name::Phys(Reg::UPT))
+        {
+            self.truth[*v] = Some(a != b);
+        }
         let Some((Operand::Reg(RegOp { reg: Name::Val(v), .. }), from)) = d.copied() else { return };
         let shape = func.values[*v];
         match (shape.file, shape.width) {
-            (RegFile::R, 1) => self.word[*v] = self.number(func, from),
+            (RegFile::R | RegFile::UR, 1) => self.word[*v] = self.number(func, from),
             (RegFile::P | RegFile::UP, 1) => {
                 self.truth[*v] = match from {
                     Operand::Imm(n) => Some(*n != 0),
