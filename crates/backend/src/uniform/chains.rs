@@ -8,7 +8,8 @@ use super::convert::Held;
 use super::is_convertible;
 use crate::waits::lets_others_run;
 use cranelift_entity::SecondaryMap;
-use ori::cfg::Cfg;
+use ori::cfg::{Cfg, DomTree};
+use ori::loops::LoopForest;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
 use sass::ops::{R2ur, Voteu};
@@ -29,8 +30,11 @@ pub fn run(func: &mut Function, cfg: &Cfg) {
             func.insts[i].for_each_def(|n| n.value().into_iter().for_each(|v| made[v] = Some((b, i))));
         }
     }
+    // What is made in another block counts as well where that is executed as often.
+    let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
     for &b in &cfg.rpo {
-        block(func, b, &made);
+        let inner = |at: Block| at == b || loops.innermost(at) == loops.innermost(b);
+        block(func, b, &made, &inner);
     }
     ask_once(func, cfg);
 }
@@ -77,7 +81,12 @@ struct Word {
     steps: SmallVec<[Inst; LONGEST]>,
 }
 
-fn block(func: &mut Function, b: Block, made: &SecondaryMap<Value, Option<(Block, Inst)>>) {
+fn block(
+    func: &mut Function,
+    b: Block,
+    made: &SecondaryMap<Value, Option<(Block, Inst)>>,
+    as_often: &dyn Fn(Block) -> bool,
+) {
     let insts = func.blocks[b].insts.clone();
     // Words by the part of the block in which no other lanes run, and by what they are computed of.
     let mut groups: FxHashMap<(usize, Name, Mods), Vec<Word>> = FxHashMap::default();
@@ -85,7 +94,7 @@ fn block(func: &mut Function, b: Block, made: &SecondaryMap<Value, Option<(Block
     for (at, i) in insts.iter().enumerate() {
         let d = &func.insts[*i];
         part += usize::from(lets_others_run(func, d));
-        if let Some(word) = brought(d).map(|n| word(func, b, at, n, made)) {
+        if let Some(word) = brought(d).map(|n| word(func, at, n, made, as_often)) {
             groups.entry((part, word.root, d.mods.clone())).or_default().push(word);
         }
     }
@@ -132,15 +141,15 @@ fn brought(d: &InstData) -> Option<Name> {
 /// Follows a word back to what it is computed of with numbers and uniform registers alone, within the block.
 fn word(
     func: &Function,
-    b: Block,
     at: usize,
     mut name: Name,
     made: &SecondaryMap<Value, Option<(Block, Inst)>>,
+    as_often: &dyn Fn(Block) -> bool,
 ) -> Word {
     let mut steps = SmallVec::new();
     while let Name::Val(v) = name
         && steps.len() < LONGEST
-        && let Some((_, i)) = made[v].filter(|m| m.0 == b)
+        && let Some((_, i)) = made[v].filter(|m| as_often(m.0))
         && let Some(source) = only_source(func, &func.insts[i])
     {
         steps.push(i);
