@@ -4,7 +4,8 @@
 use crate::Pass;
 use crate::sums::{Places, is_pred, is_zero, places, plain, terms, value_of};
 use cranelift_entity::SecondaryMap;
-use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Operands, Value, operand};
+use ori::{Block, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Value, operand};
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{
     Bool, Fsel, Iadd3, Iadd3Mods, Icmp, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Sel, SelMods,
 };
@@ -18,6 +19,7 @@ pub const PASS: Pass =
 
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function) -> bool {
+    part_tuples(func);
     let at = places(func);
     let total = crate::uses::count(func);
     // Reads so far that are in the block at hand.
@@ -46,6 +48,90 @@ pub fn run(func: &mut Function) -> bool {
         }
     }
     changed
+}
+
+/// Gives words of tuples a value of their own where one of them is selected or what is computed of it, all of which stands in one block: then it can be
+/// kept by a guard. (`cvt.rna.tf32` as CUTLASS has it rounds what LDSM brought, but for infinities.)
+fn part_tuples(func: &mut Function) {
+    let selected = |d: &InstData| {
+        let s = Sel::of(d).filter(|_| d.is_unguarded())?;
+        let one = value_of(s.a).is_some() != value_of(s.b).is_some();
+        part_of(s.a).or(part_of(s.b)).filter(|_| one)
+    };
+    let mut wanted: FxHashMap<Name, (Block, usize)> = FxHashMap::default();
+    for &b in &func.layout {
+        for &i in &func.blocks[b].insts {
+            // One is a word, the other one a value.
+            if let Some(n) = selected(&func.insts[i]) {
+                wanted.insert(n, (b, 0));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return;
+    }
+    // Not those that are read elsewhere, or with the rest of the tuple.
+    let mut whole: FxHashSet<Value> = FxHashSet::default();
+    for &b in &func.layout {
+        for (k, &i) in func.blocks[b].insts.iter().enumerate() {
+            func.insts[i].for_each_use(|n| match n {
+                Name::Part(..) => match wanted.get_mut(&n) {
+                    Some((at, _)) if *at != b => _ = wanted.remove(&n),
+                    Some((_, first)) => *first = if *first == 0 { k + 1 } else { *first },
+                    None => {}
+                },
+                n => whole.extend(n.value()),
+            });
+        }
+        let passed = func.blocks[b].term.targets().into_iter().flat_map(|t| &t.args);
+        whole.extend(passed);
+    }
+    let mut own: FxHashMap<Name, Value> = FxHashMap::default();
+    let mut made: FxHashMap<(Block, usize), Vec<Inst>> = FxHashMap::default();
+    wanted.retain(|n, _| n.value().is_some_and(|v| !whole.contains(&v) && func.values[v].file == RegFile::R));
+    let mut wanted: Vec<_> = wanted.into_iter().collect();
+    wanted.sort_unstable_by_key(|(n, place)| (*place, part(*n)));
+    for (n, (b, first)) in wanted {
+        let v = func.add_value(RegFile::R, 1);
+        own.insert(n, v);
+        let operands = [operand(v), operand(n)].into_iter().collect();
+        let loc = func.insts[func.blocks[b].insts[first - 1]].loc;
+        let d = InstData {
+            guard: ori::ALWAYS,
+            op: Op::Macro(Macro::Copy),
+            mods: Mods::none(),
+            operands,
+            kept: thin_vec![],
+            loc,
+        };
+        made.entry((b, first - 1)).or_default().push(func.insts.push(d));
+    }
+    for b in func.layout.clone() {
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut out = Vec::with_capacity(old.len());
+        for (k, i) in old.into_iter().enumerate() {
+            out.extend(made.remove(&(b, k)).into_iter().flatten());
+            func.insts[i].map_uses(|n| own.get(&n).map_or(n, |v| Name::Val(*v)));
+            out.push(i);
+        }
+        func.blocks[b].insts = out;
+    }
+}
+
+/// Which word of which tuple.
+fn part(n: Name) -> Option<(Value, u8)> {
+    match n {
+        Name::Part(v, k) => Some((v, k)),
+        _ => None,
+    }
+}
+
+/// The word of a tuple that an operand is.
+fn part_of(o: &Operand) -> Option<Name> {
+    match o {
+        Operand::Reg(r) if plain(o) && matches!(r.reg, Name::Part(..)) => Some(r.reg),
+        _ => None,
+    }
 }
 
 type Replacement = Option<(Opcode, Mods, Operands)>;
@@ -225,6 +311,20 @@ mod tests {
         assert!(!after(80, &format!("{one}    v9:R = SEL v3, v1, v2\n")).contains("IADD3.X"));
         let less = "    v3:R = IADD3 PT, PT, v0, 0xffffffff, RZ, !PT, !PT\n    v9:R = SEL v0, v3, v2\n";
         assert!(after(80, less).contains("IADD3.X PT, PT, v0, 0xffffffff, RZ, v2, !PT"));
+    }
+
+    #[test]
+    fn words_of_tuples_are_kept_by_a_guard() {
+        let load = "    v3:R4 = LDSM.16.M88.4 [v0]\n    v4:R = IADD3 PT, PT, v3.1, 0x1000, RZ, !PT, !PT\n";
+        let chosen = after(80, &format!("{load}    v9:R = SEL v3.1, v4, v2\n"));
+        let own = chosen.lines().find_map(|l| l.trim().strip_suffix(":R = copy v3.1")).expect("a copy");
+        let sum = format!("@!v2 v9:R = IADD3 PT, PT, {own}, 0x1000, RZ, !PT, !PT keep {own}");
+        assert!(chosen.contains(&sum), "{chosen}");
+        // Not where the word is needed behind it, or the tuple.
+        for more in ["    STS [v0], v3.1\n", "    STS.128 [v0], v3\n"] {
+            let text = after(80, &format!("{load}    v9:R = SEL v3.1, v4, v2\n{more}"));
+            assert!(text.contains("v9:R = SEL"), "{text}");
+        }
     }
 
     #[test]
