@@ -129,7 +129,11 @@ pub(crate) fn reads_at(inst: &Inst, mut f: impl FnMut(Cell, Use, Place)) {
                     span(*r, if wide { 2 } else { 1 }, |c, n| f(c, Use::Address, n));
                 }
                 if let Some(r) = uniform {
-                    span(*r, if narrow_uniform(inst.op) { 1 } else { 2 }, |c, n| f(c, Use::Address, n));
+                    // What copies to global memory read is in shared memory.
+                    let bulk = matches!(inst.op, Opcode::UBLKCP | Opcode::UBLKRED);
+                    let from_shared = bulk && i == 1 && inst.mods.iter().next() == Some(Mod::G);
+                    let narrow = narrow_uniform(inst.op) || from_shared;
+                    span(*r, if narrow { 1 } else { 2 }, |c, n| f(c, Use::Address, n));
                 }
             }
             _ => {}

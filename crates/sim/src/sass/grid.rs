@@ -331,7 +331,7 @@ impl<'a> Grid<'a> {
                     }
                     if WATCHED {
                         if let Some(u) = step.uniform.as_ref().filter(|_| options.strict_uniform) {
-                            u.note(m.warp, lanes);
+                            u.note(m.warp, lanes, mask);
                         }
                         if let (Some(p), Reach::Alone(memory)) = (&mut self.probe, &m.memory) {
                             p.look(here, m.warp.issued, m.warp, m.block, memory);

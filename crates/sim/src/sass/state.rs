@@ -70,6 +70,8 @@ pub(crate) struct Warp {
     pub(crate) written: Written,
     /// What each lane has last seen written to them, if that is looked at; see [`super::uniform`].
     pub(crate) known: Vec<[u32; 32]>,
+    /// The lanes that executed what was last written to each of them.
+    pub(crate) wrote: Vec<u32>,
     /// Convergence barriers: for each register, the participants as each lane knows them.
     pub(crate) b: [[u32; 32]; 16],
     /// Halves of the return address that calls without a register of their own use.
@@ -118,6 +120,7 @@ impl Warp {
             running: 0,
             written: Default::default(),
             known: Vec::new(),
+            wrote: Vec::new(),
             b: [[0; 32]; 16],
             rpc: [[0; 32]; 2],
             groups: vec![Group::at(pc, live)],
@@ -136,7 +139,11 @@ impl Warp {
     }
     /// Another warp of a block of the same shape, with the memory of this one, whose registers hold anything yet.
     pub(crate) fn again(self, number: u32, threads: u32, pc: u32) -> Warp {
-        Warp { known: self.known, ..Warp::on(number, threads, pc, (self.local, self.r, self.ur)) }
+        Warp {
+            known: self.known,
+            wrote: self.wrote,
+            ..Warp::on(number, threads, pc, (self.local, self.r, self.ur))
+        }
     }
 
     /// From now on it holds `count` registers. Those that it gives back, and those that it did not hold before, hold anything.

@@ -331,6 +331,27 @@ fn all_leave_together_where_lanes_are_missing() {
     assert_eq!(program(32, &lines).unwrap().last(), Some(&(2, u32::MAX)));
 }
 
+/// What the warp executes once takes the words of the lane that made them, the others having made none; not those of one of several.
+#[test]
+fn an_elected_lane_speaks_for_the_warp() {
+    let copy = "UBLKPF.L2 [UR4], UR6";
+    let run = |lines: &[&str]| in_turns(32, lines, 100).map_err(|e| e.to_string());
+    let elected = [
+        "S2R R0, SR_LANEID",
+        "ELECT P0, URZ, PT",
+        "@P0 R2UR UR4, R0",
+        "@P0 R2UR UR5, R0",
+        "UMOV UR6, 0x10",
+        copy,
+        "EXIT",
+    ];
+    let strange =
+        |r: Result<_, String>| r.err().is_some_and(|e: String| e.contains("holds what other lanes wrote"));
+    assert!(!strange(run(&elected).map(|_| ())));
+    let all = ["S2R R0, SR_LANEID", "R2UR UR4, R0", "R2UR UR5, R0", "UMOV UR6, 0x10", copy, "EXIT"];
+    assert!(strange(run(&all).map(|_| ())));
+}
+
 #[test]
 fn lanes_apart_do_not_share_uniform_registers() {
     let lines =

@@ -5,7 +5,8 @@ use super::Fault;
 use super::operand::lanes;
 use super::state::{Warp, Written};
 use crate::hazard::access;
-use sass::{Inst, Mod, Opcode, Operand, RegFile};
+use sass::memory::MemoryEffects;
+use sass::{Inst, Lanes, Mod, Opcode, Operand, RegFile};
 
 /// Uniform registers and predicates, the latter behind the former.
 pub(crate) const CELLS: usize = 136;
@@ -16,6 +17,9 @@ pub(crate) struct Uses {
     writes: Box<[u8]>,
     /// The general register that R2UR takes from one lane for all.
     broadcast: Option<u8>,
+    /// Whether all active lanes together execute it once: bulk copies, products of tensor memory. It is then enough that one lane made all that it
+    /// reads and the others none of it, as those do for which `elect.sync` chose one.
+    once: bool,
 }
 
 fn place(cell: u16) -> Option<u8> {
@@ -43,13 +47,24 @@ impl Uses {
             }
             _ => None,
         };
-        some.then(|| Uses { reads: reads.into(), writes: writes.into(), broadcast })
+        let info = inst.op.info();
+        let once = info.uniform && info.lanes == Lanes::Own && info.accesses == MemoryEffects::Fence;
+        some.then(|| Uses { reads: reads.into(), writes: writes.into(), broadcast, once })
     }
 
     /// Whether every lane of `group` knows what the instruction reads.
     pub(crate) fn check(&self, warp: &Warp, group: u32) -> Result<(), Fault> {
+        // The lanes that made all of what is not known to all.
+        let mut makers = group;
         for place in &self.reads {
             let (now, known) = (value(warp, *place), &warp.known[usize::from(*place)]);
+            let made = warp.wrote[usize::from(*place)];
+            if self.once && lanes(group).any(|l| known[l] != now) && makers & made != 0 {
+                makers &= made;
+                if lanes(group & made).all(|l| known[l] == now) {
+                    continue;
+                }
+            }
             let foreign = if group == u32::MAX {
                 known.iter().position(|k| *k != now)
             } else {
@@ -73,7 +88,9 @@ impl Uses {
 
     /// The lanes of `group` have executed the instruction. What a lane knows after R2UR is its own value, so that it shows
     /// who uses another's.
-    pub(crate) fn note(&self, warp: &mut Warp, group: u32) {
+    /// `mask`: those of them for which its guard held.
+    pub(crate) fn note(&self, warp: &mut Warp, group: u32, mask: u32) {
+        self.writes.iter().for_each(|place| warp.wrote[usize::from(*place)] = mask);
         if let Some(r) = self.broadcast {
             for place in &self.writes {
                 lanes(group).for_each(|l| warp.known[usize::from(*place)][l] = warp.r[usize::from(r)][l]);
@@ -95,6 +112,7 @@ impl Uses {
 /// Every lane knows what the registers hold.
 pub(crate) fn know_all(warp: &mut Warp) {
     warp.known.resize(CELLS, [0; 32]);
+    warp.wrote.resize(CELLS, u32::MAX);
     for place in 0..CELLS as u8 {
         let now = value(warp, place);
         warp.known[usize::from(place)].fill(now);
