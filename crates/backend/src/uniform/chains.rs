@@ -1,8 +1,9 @@
 //! Brings what words are computed of to uniform registers, instead of the words: of descriptors that stand a number apart one is brought, and
 //! the others are sums in uniform registers.
 //!
-//! All of it stays between two places at which other lanes may run, in one block, as the words did that were brought before: a warp has
-//! one copy of a uniform register (docs/convergence.md).
+//! What is brought, and the sums of it, stay between two places at which other lanes may run, in one block, as the words did that were brought
+//! before: a warp has one copy of a uniform register (docs/convergence.md). What computes the words in general registers may stand
+//! in another block.
 
 use super::convert::Held;
 use super::is_convertible;
@@ -138,7 +139,7 @@ fn brought(d: &InstData) -> Option<Name> {
     }
 }
 
-/// Follows a word back to what it is computed of with numbers and uniform registers alone, within the block.
+/// Follows a word back to what it is computed of with numbers and uniform registers alone, through blocks that are executed `as_often`.
 fn word(
     func: &Function,
     at: usize,
