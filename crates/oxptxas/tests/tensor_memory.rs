@@ -189,7 +189,7 @@ fn products() {
     assert!(failures.is_empty(), "{} of {}: {}", failures.len(), all.len(), failures[0]);
 }
 
-/// Copies of every shape; the lanes they leave alone hold what a store put there.
+/// Copies of every shape, of words and of narrow elements, and shifts of rows; the lanes they leave alone hold what a store put there.
 #[test]
 fn copies() {
     let shapes = [
@@ -200,9 +200,18 @@ fn copies() {
         "64x128b.warpx2::01_23",
         "32x128b.warpx4",
     ];
+    let formats = ["", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64"];
+    // What is behind it: nothing, or a shift of the rows of the first warp, or of the third.
+    let shifts = [
+        "",
+        "@one tcgen05.shift.cta_group::1.down [ta + 32];\n",
+        "add.u32 v, ta, 0x400020;\n@one tcgen05.shift.cta_group::1.down [v];\n",
+    ];
     let all: Vec<String> = shapes
         .iter()
-        .map(|shape| {
+        .flat_map(|shape| formats.map(|f| (shape, f)))
+        .enumerate()
+        .map(|(i, (shape, format))| {
             let mut body = String::from(
                 "mov.u32 i, t;\nFILL:\nmul.lo.u32 v, i, 1013904223;\n\
                  mov.u64 a, m; mul.wide.u32 da, i, 4; add.u64 a, a, da; st.shared.b32 [a], v;\n\
@@ -215,11 +224,12 @@ fn copies() {
             );
             let _ = writeln!(
                 body,
-                "@one tcgen05.cp.cta_group::1.{shape} [ta + 32], da;\n\
+                "@one tcgen05.cp.cta_group::1.{shape}{format} [ta + 32], da;\n{}\
                  @one tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [b];\n\
                  WAIT:\nmbarrier.try_wait.parity.shared::cta.b64 q, [b], 0;\n@!q bra WAIT;\n\
                  tcgen05.fence::after_thread_sync;\n\
                  tcgen05.ld.sync.aligned.32x32b.x8.b32 {}, [tw + 32];\ntcgen05.wait::ld.sync.aligned;",
+                shifts[i % 3],
                 list('y', 8)
             );
             for k in 0..8 {

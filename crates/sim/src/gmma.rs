@@ -14,6 +14,8 @@ pub(crate) enum DescriptorError {
     BaseOffset,
     /// It is one of another kind.
     Kind,
+    /// The matrix cannot lie like that.
+    Layout,
 }
 
 impl fmt::Display for DescriptorError {
@@ -22,6 +24,7 @@ impl fmt::Display for DescriptorError {
         f.write_str(match self {
             DescriptorError::BaseOffset => "with a base offset",
             DescriptorError::Kind => "of another kind",
+            DescriptorError::Layout => "whose matrix cannot lie like that",
         })
     }
 }
@@ -36,6 +39,8 @@ struct Layout {
     stride: u64,
     /// Bits of the address that change: 0 to 3.
     swizzle: u64,
+    /// Whether units of 32 bytes change places instead of 16 (of tensor memory's products: rows of 128 bytes, four to a group).
+    wide: bool,
 }
 
 impl Layout {
@@ -44,12 +49,23 @@ impl Layout {
         if descriptor >> 49 & 7 != 0 {
             return Err(DescriptorError::BaseOffset);
         }
-        // Of tensor memory's products: another atom of the swizzle, and distances that are addresses.
         if descriptor >> 61 & 1 != 0 || descriptor >> 52 & 1 != 0 {
             return Err(DescriptorError::Kind);
         }
         let swizzle = [0, 3, 2, 1][(descriptor >> 62) as usize];
-        Ok(Layout { start: field(0), leading: field(16), stride: field(32), swizzle })
+        Ok(Layout { start: field(0), leading: field(16), stride: field(32), swizzle, wide: false })
+    }
+
+    /// Of a product in tensor memory, or a copy to it.
+    fn of_tensor(descriptor: u64) -> Result<Layout, DescriptorError> {
+        let known = [0, 1, 2, 4, 6].contains(&(descriptor >> 61));
+        // One generation's distances may be addresses.
+        if !known || descriptor >> 52 & 1 != 0 {
+            return Err(DescriptorError::Kind);
+        }
+        let wide = descriptor >> 61 == 1;
+        let layout = Layout::of(descriptor & !(1 << 61))?;
+        Ok(Layout { wide, swizzle: if wide { 3 } else { layout.swizzle }, ..layout })
     }
 
     /// The address of the byte at `k` bytes of a line (a row of A, a column of B) that is contiguous in k.
@@ -67,12 +83,16 @@ impl Layout {
         let width = (16 / size.max(1)) << self.swizzle;
         let (block, at) = (line / width, line % width * size);
         match self.swizzle {
+            3 if self.wide => self.start + block * self.leading + k % 4 * 128 + k / 4 * self.stride + at,
             0 => self.start + block * self.stride + step * 16 + group * self.leading + at,
             s => self.start + block * self.leading + step * (16 << s) + group * self.stride + at,
         }
     }
 
     fn swizzled(&self, address: u64) -> u64 {
+        if self.wide {
+            return address ^ (address >> 7 & 3) << 5;
+        }
         crate::tensormap::swizzled(address, self.swizzle)
     }
 }
@@ -102,6 +122,54 @@ pub(crate) fn lines<E: From<DescriptorError>>(
             };
             let word = read(layout.swizzled(at), bits.div_ceil(8) as u32)?;
             let shift = if bits < 8 { k * bits % 8 } else { 0 };
+            out.push(word >> shift & (u64::MAX >> (64 - bits)));
+        }
+    }
+    Ok(out)
+}
+
+/// How an element lies in shared memory where products in tensor memory read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cells {
+    /// Its bits.
+    pub(crate) bits: u32,
+    /// Whether 16 of them stand side by side at the start of 16 bytes.
+    pub(crate) padded: bool,
+}
+
+/// Like [`lines`], of a product in tensor memory or a copy to it.
+pub(crate) fn tensor_lines<E: From<DescriptorError>>(
+    descriptor: u64,
+    (first, count): (usize, usize),
+    (cells, k, transposed): (Cells, usize, bool),
+    read: Read<'_, E>,
+) -> Result<Vec<u64>, E> {
+    let layout = Layout::of_tensor(descriptor)?;
+    let bits = u64::from(cells.bits);
+    let width = k as u64 * if cells.padded { 8 } else { bits } / 8;
+    // Words can be turned by the wide swizzle alone, which is for nothing else; narrow numbers cannot, and a line that is contiguous in k
+    // does not leave its row.
+    let turned = matches!((bits, layout.wide), (8 | 16, false) | (32, true)) && !cells.padded;
+    let straight = !layout.wide && (layout.swizzle == 0 || width <= 16 << layout.swizzle);
+    if !(if transposed { turned } else { straight }) {
+        return Err(DescriptorError::Layout.into());
+    }
+    let mut out = Vec::with_capacity(count * k);
+    for line in first as u64..(first + count) as u64 {
+        for k in 0..k as u64 {
+            let bit = if cells.padded { k / 16 * 128 + k % 16 * bits } else { k * bits };
+            let at = match transposed {
+                true => layout.along_lines(line, k, bits / 8),
+                false => layout.along_k(line, bit / 8),
+            };
+            let shift = if bits < 8 { bit % 8 } else { 0 };
+            let bytes = (shift + bits).div_ceil(8) as u32;
+            let word = read(layout.swizzled(at), if bytes > 1 && bits < 8 { 1 } else { bytes })?;
+            // Six bits may lie in two bytes.
+            let word = match bits < 8 && bytes > 1 {
+                true => word | read(layout.swizzled(at + 1), 1)? << 8,
+                false => word,
+            };
             out.push(word >> shift & (u64::MAX >> (64 - bits)));
         }
     }

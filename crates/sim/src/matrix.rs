@@ -165,9 +165,19 @@ pub(crate) struct Extra<'a> {
     pub(crate) columns: Option<&'a [u16]>,
     /// How sums of binary64 are rounded.
     pub(crate) round: Round,
+    /// How often C is halved before it is added.
+    pub(crate) halvings: u32,
 }
 
 impl Extra<'_> {
+    /// What is added.
+    fn addend(&self, c: u64, f: Format) -> Value {
+        match Value::of(c, f) {
+            Value::Num { sig, exp } => Value::Num { sig, exp: exp - self.halvings as i32 },
+            other => other,
+        }
+    }
+
     /// The column of A's element number `at`.
     fn column(&self, at: usize, stored: usize) -> usize {
         self.columns.map_or(at % stored, |c| usize::from(c[at]))
@@ -318,7 +328,7 @@ impl Product {
             }
             *d = match self.sum {
                 Sum::Float(f) => {
-                    terms[stored] = Value::of(c[at], f);
+                    terms[stored] = extra.addend(c[at], f);
                     sum(&terms, f)
                 }
                 Sum::Int { saturate } => {
@@ -365,7 +375,7 @@ impl Product {
         let one = |(at, c): (usize, &u64)| {
             let row = at / n * stored;
             (row..row + stored).map(|l| va[l] * vb[extra.column(l, stored) * n + at % n]).sum::<f64>()
-                + Value::of(*c, f).size()
+                + extra.addend(*c, f).size()
         };
         c.iter().enumerate().map(one).collect()
     }

@@ -33,6 +33,42 @@ fn nibble(e: Elem, k: usize, words: &Row, selector: usize, row: usize, q: usize)
     words[4 * group + lane % 4] >> shift & 15
 }
 
+/// The columns of B's rows that A's stored elements meet, row by row, by the nibbles of each row and chunk; `None` where one has no meaning to
+/// `tcgen05`: ascending pairs of columns have one, and of descending ones the third with the second.
+pub(crate) fn columns_of<E>(
+    e: Elem,
+    (m, k): (usize, usize),
+    nibble: &dyn Fn(usize, usize) -> Result<u32, E>,
+) -> Result<Option<Vec<u16>>, E> {
+    let (width, n) = chunks(e, k);
+    let mut out = Vec::with_capacity(m * k / 2);
+    for row in 0..m {
+        for q in 0..n {
+            let bits = nibble(row, q)?;
+            let known = match e {
+                Elem::Tf32 => matches!(bits, 0b0100 | 0b1110),
+                _ => bits & 3 < bits >> 2 || bits == 0b0110,
+            };
+            if !known {
+                return Ok(None);
+            }
+            stand(width, bits, |c| out.push((q * width + c) as u16));
+        }
+    }
+    Ok(Some(out))
+}
+
+/// The columns of a chunk in which the stored elements stand.
+fn stand(width: usize, bits: u32, mut f: impl FnMut(usize)) {
+    let (low, high) = ((bits & 3) as usize, (bits >> 2) as usize);
+    let at: &[usize] = match width {
+        2 => &[low >> 1],
+        4 => &[low, high],
+        _ => &[2 * low, 2 * low + 1, 2 * high, 2 * high + 1],
+    };
+    at.iter().for_each(|c| f(*c));
+}
+
 /// The columns of B's rows that A's stored elements meet, row by row.
 pub(crate) fn columns(e: Elem, (m, k): (usize, usize), words: &Row, selector: usize) -> Vec<u16> {
     let (width, n) = chunks(e, k);
@@ -40,14 +76,7 @@ pub(crate) fn columns(e: Elem, (m, k): (usize, usize), words: &Row, selector: us
     for row in 0..m {
         for q in 0..n {
             let bits = nibble(e, k, words, selector, row, q);
-            let (low, high) = ((bits & 3) as usize, (bits >> 2) as usize);
-            let first = q * width;
-            let at: &[usize] = match width {
-                2 => &[low >> 1],
-                4 => &[low, high],
-                _ => &[2 * low, 2 * low + 1, 2 * high, 2 * high + 1],
-            };
-            out.extend(at.iter().map(|c| (first + c) as u16));
+            stand(width, bits, |c| out.push((q * width + c) as u16));
         }
     }
     out

@@ -1,13 +1,17 @@
 //! Tensor memory of a multiprocessor (sm_100 … 110): 128 lanes of 512 words, and products of matrices that are added up in it
-//! (`tcgen05`). An address is a lane times 65536 plus a column. One block runs at a time, so all of it is the block's.
+//! (`tcgen05`). An address is a lane times 65536 plus a column. One block has a multiprocessor for itself here, so all of it is the block's.
+//! What works on a pair of blocks gets the memories of both, that of the even one first.
 //!
 //! Which register of which thread is where, and where rows and columns of a matrix are, is what the PTX manual and CUTLASS
 //! (`cute/atom/mma_traits_sm100.hpp`) say; nothing here was held against hardware.
 
-use crate::fp::{BF16, F16, F32};
-use crate::gmma;
-use crate::matrix::{Elem, Extra, Product, Scales, Sum};
-use crate::small;
+mod copy;
+mod product;
+mod zeros;
+
+pub(crate) use copy::{Copies, copy};
+pub(crate) use product::{Mma, Source, multiply};
+
 use std::fmt;
 
 /// Lanes and columns.
@@ -39,15 +43,16 @@ pub(crate) enum TmemError {
     },
     /// What is multiplied, or how, is not supported: `of …`.
     Product(&'static str),
-    /// There are not so many factors of scales from this byte of a word on.
-    Factors {
-        /// The first byte.
-        byte: u32,
-        /// How many.
-        blocks: usize,
-    },
+    /// What is multiplied or moved, or how, has no defined result: `of …`.
+    Undefined(&'static str),
     /// A copy does not start at lane 0.
     CopyTo(u32),
+    /// A shift does not start at the first lane of a warp.
+    Shift(u32),
+    /// The block has no other one beside it.
+    NoPair,
+    /// The block of odd rank begins what the even one has to.
+    OddBlock,
 }
 
 impl fmt::Display for TmemError {
@@ -63,10 +68,13 @@ impl fmt::Display for TmemError {
                 write!(f, "lane {lane} of tensor memory by warp {warp} of its group")
             }
             TmemError::Product(what) => write!(f, "not supported: a product in tensor memory {what}"),
-            TmemError::Factors { byte, blocks } => {
-                write!(f, "factors from byte {byte} on, {blocks} of them")
-            }
+            TmemError::Undefined(what) => write!(f, "undefined: a product in tensor memory {what}"),
             TmemError::CopyTo(lane) => write!(f, "not supported: a copy to lane {lane} of tensor memory"),
+            TmemError::Shift(lane) => write!(f, "a shift of rows from lane {lane} of tensor memory on"),
+            TmemError::NoPair => f.write_str("tensor memory of a pair of blocks, of which there is only one"),
+            TmemError::OddBlock => {
+                f.write_str("not supported: a product of a pair of blocks that the odd one starts")
+            }
         }
     }
 }
@@ -74,17 +82,48 @@ impl fmt::Display for TmemError {
 impl std::error::Error for TmemError {}
 
 /// The memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tmem {
+    /// Lane after lane; nothing as long as nobody has taken a column.
     words: Vec<u32>,
     /// Slots that are given out.
     taken: u32,
+    /// The first slot, and how many, of what the other block of a pair took for both (in the interpreter, whose blocks do not talk).
+    pub(crate) offered: std::collections::VecDeque<(u32, u32)>,
 }
 
-impl Default for Tmem {
-    fn default() -> Tmem {
-        Tmem { words: vec![GARBAGE; (LANES * COLUMNS) as usize], taken: 0 }
+/// Takes so many slots, side by side at a multiple of their number, the same of all blocks; the first one.
+pub(crate) fn take(memory: &mut [Tmem], slots: u32) -> Option<u32> {
+    if !matches!(slots, 1 | 2 | 4 | 8 | 16) {
+        return None;
     }
+    let mask = ((1u64 << slots) - 1) as u32;
+    let taken = memory.iter().fold(0, |all, m| all | m.taken);
+    let first = (0..COLUMNS / SLOT).step_by(slots as usize).find(|s| taken & mask << s == 0)?;
+    for m in memory {
+        m.taken |= mask << first;
+        if m.words.is_empty() {
+            m.words = vec![GARBAGE; (LANES * COLUMNS) as usize];
+        }
+    }
+    Some(first)
+}
+
+/// The memory of a block, or those of its pair; `all` are the memories of its cluster.
+pub(crate) fn of_block(all: &mut [Tmem], rank: usize, pair: bool) -> Result<&mut [Tmem], TmemError> {
+    match pair {
+        true => all.get_mut(rank & !1..(rank & !1) + 2).ok_or(TmemError::NoPair),
+        false => all.get_mut(rank..=rank).ok_or(TmemError::NoPair),
+    }
+}
+
+/// `tcgen05.shift.down`: each of a warp's lanes but the last gets the eight columns of the next one.
+pub(crate) fn shift(memory: &mut [Tmem], at: u32) -> Result<(), TmemError> {
+    let (lane, column) = (at >> 16, at & 0xffff);
+    if !lane.is_multiple_of(32) {
+        return Err(TmemError::Shift(lane));
+    }
+    memory.iter_mut().try_for_each(|m| m.shift_lanes(lane, column))
 }
 
 /// How the registers of a warp lie in it.
@@ -121,42 +160,10 @@ impl Shape {
     }
 }
 
-/// Where A comes from.
-pub(crate) enum Source {
-    /// Shared memory, by its descriptor.
-    Shared(u64),
-    /// Tensor memory.
-    Tensor(u32),
-}
-
-/// A product.
-pub(crate) struct Mma<'a> {
-    /// `f16`, `tf32`, `f8f6f4`, `i8`, `mxf8f6f4`, `mxf4`, and `mxf4nvf4` of a factor for 16 columns.
-    pub(crate) kind: &'a str,
-    /// The descriptor of the instruction.
-    pub(crate) descriptor: u32,
-    pub(crate) a: Source,
-    /// B's descriptor.
-    pub(crate) b: u64,
-    pub(crate) d: u32,
-    /// Whether D counts.
-    pub(crate) adds: bool,
-    /// Lanes that are left alone.
-    pub(crate) disabled: [u32; 4],
-    /// Where the scales of A and B are.
-    pub(crate) scales: Option<[u32; 2]>,
-}
-
 impl Tmem {
-    /// Takes so many slots, side by side at a multiple of their number; the first one.
-    pub(crate) fn take(&mut self, slots: u32) -> Option<u32> {
-        if !matches!(slots, 1 | 2 | 4 | 8 | 16) {
-            return None;
-        }
-        let mask = ((1u64 << slots) - 1) as u32;
-        let first = (0..COLUMNS / SLOT).step_by(slots as usize).find(|s| self.taken & mask << s == 0)?;
-        self.taken |= mask << first;
-        Some(first)
+    /// Whether columns are taken.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken != 0
     }
 
     /// Gives slots back.
@@ -186,6 +193,34 @@ impl Tmem {
     fn set(&mut self, lane: u32, column: u32, x: u32) -> Result<(), TmemError> {
         let at = self.at(lane, column)?;
         self.words[at] = x;
+        Ok(())
+    }
+
+    /// The word that stands in the same place of several parts of the lanes, which all have to hold it.
+    fn same(
+        &self,
+        mut starts: impl Iterator<Item = u32>,
+        (lane, column): (u32, u32),
+    ) -> Result<u32, TmemError> {
+        let first = self.get(starts.next().unwrap_or(0) + lane, column)?;
+        for start in starts {
+            if self.get(start + lane, column)? != first {
+                return Err(TmemError::Undefined(
+                    "of a matrix that is not the same in all parts of the lanes",
+                ));
+            }
+        }
+        Ok(first)
+    }
+
+    /// Each of 32 lanes but the last gets eight columns of the next one.
+    fn shift_lanes(&mut self, lane: u32, column: u32) -> Result<(), TmemError> {
+        for lane in lane..lane + 31 {
+            for column in column..column + 8 {
+                let x = self.get(lane + 1, column)?;
+                self.set(lane, column, x)?;
+            }
+        }
         Ok(())
     }
 
@@ -253,218 +288,6 @@ impl Tmem {
         }
         Ok(())
     }
-
-    /// Multiplies, adds up and writes. `read` reads bytes of shared memory.
-    pub(crate) fn multiply<E: From<TmemError> + From<gmma::DescriptorError>>(
-        &mut self,
-        m: &Mma<'_>,
-        read: &mut dyn FnMut(u64, u32) -> Result<u64, E>,
-        multiply: gmma::Multiply<'_>,
-    ) -> Result<(), E> {
-        let bits = |at: u32, n: u32| m.descriptor >> at & ((1 << n) - 1);
-        let refuse = |what| Err(E::from(TmemError::Product(what)));
-        let scaled = m.scales.is_some();
-        if bits(2, 1) != 0 {
-            return refuse("of sparse matrices");
-        }
-        let (rows, n) = (bits(24, 5) as usize * 16, bits(17, 6) as usize * 8);
-        if !matches!(rows, 64 | 128) || n == 0 || n > 256 || scaled && rows != 128 {
-            return refuse("of this shape");
-        }
-        let small = |code: u32| {
-            Some(Elem::Small(match code {
-                0 => small::E4M3,
-                1 => small::E5M2,
-                3 => small::E2M3,
-                4 => small::E3M2,
-                5 => small::E2M1,
-                _ => return None,
-            }))
-        };
-        let element = |at: u32| {
-            let code = bits(at, 3);
-            match (m.kind, code) {
-                ("f16", 0) => Some(Elem::Float(F16)),
-                ("f16", 1) => Some(Elem::Float(BF16)),
-                ("tf32", 2) => Some(Elem::Tf32),
-                ("f8f6f4" | "mxf8f6f4", code) => small(code),
-                ("mxf4" | "mxf4nvf4", 1) => Some(Elem::Small(small::E2M1)),
-                ("i8", 0) => Some(Elem::Int(8, false)),
-                ("i8", 1) => Some(Elem::Int(8, true)),
-                _ => None,
-            }
-        };
-        let (Some(a), Some(b)) = (element(7), element(10)) else { return refuse("of these elements") };
-        let sum = match (m.kind, if scaled { 1 } else { bits(4, 2) }) {
-            ("i8", 2) => Sum::Int { saturate: bits(3, 1) != 0 },
-            ("i8", _) => return refuse("of these sums"),
-            (_, 0) => Sum::Float(F16),
-            (_, 1) => Sum::Float(F32),
-            _ => return refuse("of these sums"),
-        };
-        // Half as many columns more that one generation has.
-        if matches!(m.kind, "mxf4" | "mxf4nvf4") && bits(31, 1) != 0 {
-            return refuse("of 96 columns");
-        }
-        // 32 bytes of each line.
-        let k = 256 / a.bits() as usize;
-        let mut lines_a = match m.a {
-            Source::Shared(d) => gmma::lines(d, (0, rows), (a, k, bits(15, 1) != 0), read)?,
-            Source::Tensor(address) => {
-                let per = 32 / a.bits() as usize;
-                let mut out = Vec::with_capacity(rows * k);
-                for row in 0..rows {
-                    for j in 0..k {
-                        let (lane, column) = (lane_of(row, rows), (j / per) as u32);
-                        let word = self.get((address >> 16) + lane, (address & 0xffff) + column)?;
-                        out.push(
-                            u64::from(word) >> (j % per * a.bits() as usize) & (u64::MAX >> (64 - a.bits())),
-                        );
-                    }
-                }
-                out
-            }
-        };
-        let mut lines_b = gmma::lines(m.b, (0, n), (b, k, bits(16, 1) != 0), read)?;
-        for (lines, e, at) in [(&mut lines_a, a, 13), (&mut lines_b, b, 14)] {
-            if bits(at, 1) != 0 && m.kind != "i8" {
-                lines.iter_mut().for_each(|x| *x ^= e.sign());
-            }
-        }
-        let by_columns: Vec<u64> = (0..k * n).map(|i| lines_b[i % n * k + i / n]).collect();
-        let scales = match m.scales {
-            Some([sa, sb]) => {
-                let blocks = match m.kind {
-                    "mxf4" => 2,
-                    "mxf4nvf4" => 4,
-                    _ => 1,
-                };
-                Some(self.scales((sa, bits(29, 2)), (sb, bits(4, 2)), bits(23, 1) == 0, [rows, n, blocks])?)
-            }
-            None => None,
-        };
-        let (lane, column) = (m.d >> 16, m.d & 0xffff);
-        let place = |at: usize| (lane + lane_of(at / n, rows), column + (at % n) as u32);
-        let mut c = vec![0u64; rows * n];
-        if m.adds {
-            for (at, c) in c.iter_mut().enumerate() {
-                let (lane, column) = place(at);
-                *c = u64::from(self.get(lane, column)?) & (u64::MAX >> (64 - sum.bits()));
-            }
-        }
-        let product = Product { m: rows, n, k, a, b, sum, sparse: false };
-        let d = multiply(
-            &product,
-            [&lines_a, &by_columns, &c],
-            Extra { scales: scales.as_ref(), ..Extra::default() },
-        );
-        for (at, d) in d.into_iter().enumerate() {
-            let (lane, column) = place(at);
-            if m.disabled[((lane / 32) & 3) as usize] >> (lane % 32) & 1 == 0 {
-                self.set(lane, column, d as u32)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Factors: those of a line are bytes, one for each block, of the word of its lane of 32, one word for each 32 lines.
-    fn scales(
-        &self,
-        (a, byte_a): (u32, u32),
-        (b, byte_b): (u32, u32),
-        fraction: bool,
-        [rows, n, blocks]: [usize; 3],
-    ) -> Result<Scales, TmemError> {
-        let each = |address: u32, byte: u32, count: usize| -> Result<Vec<u32>, TmemError> {
-            // The upper bits say which byte, too.
-            let byte = byte + (address >> 30);
-            if byte as usize + blocks > 4 {
-                return Err(TmemError::Factors { byte, blocks });
-            }
-            let mut out = Vec::with_capacity(count * blocks);
-            for i in 0..count as u32 {
-                let word = self.get((address >> 16 & 0x7f) + i % 32, (address & 0xffff) + i / 32)?;
-                for block in 0..blocks as u32 {
-                    let x = (word >> (8 * (byte + block))) as u8;
-                    out.push(if fraction { small::E4M3.decode(x & 0x7f) } else { small::decode_scale(x) });
-                }
-            }
-            Ok(out)
-        };
-        Ok(Scales { blocks, a: each(a, byte_a, rows)?, b: each(b, byte_b, n)? })
-    }
-
-    /// Copies a matrix of shared memory, each row to all lanes that the shape says.
-    pub(crate) fn copy<E: From<TmemError> + From<gmma::DescriptorError>>(
-        &mut self,
-        shape: Copies,
-        to: u32,
-        descriptor: u64,
-        read: &mut dyn FnMut(u64, u32) -> Result<u64, E>,
-    ) -> Result<(), E> {
-        let (rows, words) = shape.size();
-        let (lane, column) = (to >> 16, to & 0xffff);
-        if lane != 0 {
-            return Err(TmemError::CopyTo(lane).into());
-        }
-        // Words, whatever they hold.
-        let lines = gmma::lines(descriptor, (0, rows), (Elem::Tf32, words, false), read)?;
-        for (at, x) in lines.into_iter().enumerate() {
-            let (row, word) = ((at / words) as u32, (at % words) as u32);
-            for lane in shape.lanes(row) {
-                self.set(lane, column + word, x as u32)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Which rows a copy has, and which lanes they go to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Copies {
-    /// `128x256b`
-    Rows128Words8,
-    /// `4x256b`: one row for each warp.
-    Rows4Words8,
-    /// `128x128b`
-    Rows128Words4,
-    /// `64x128b.warpx2::02_13`: the upper half of the lanes is the lower one again.
-    Halves,
-    /// `64x128b.warpx2::01_23`: each 32 rows twice.
-    Twice,
-    /// `32x128b.warpx4`: the same for each warp.
-    Quarters,
-}
-
-impl Copies {
-    /// Rows, and words of each.
-    fn size(self) -> (usize, usize) {
-        match self {
-            Copies::Rows128Words8 => (128, 8),
-            Copies::Rows4Words8 => (4, 8),
-            Copies::Rows128Words4 => (128, 4),
-            Copies::Halves | Copies::Twice => (64, 4),
-            Copies::Quarters => (32, 4),
-        }
-    }
-
-    fn lanes(self, row: u32) -> Vec<u32> {
-        match self {
-            Copies::Rows128Words8 | Copies::Rows128Words4 => vec![row],
-            Copies::Rows4Words8 => vec![32 * row],
-            Copies::Halves => vec![row, row + 64],
-            Copies::Twice => {
-                let first = row / 32 * 64 + row % 32;
-                vec![first, first + 32]
-            }
-            Copies::Quarters => (0..4).map(|warp| row + 32 * warp).collect(),
-        }
-    }
-}
-
-/// The lane of a row: of 64 rows, each 16 have a quarter of the lanes.
-fn lane_of(row: usize, rows: usize) -> u32 {
-    (if rows == 64 { row / 16 * 32 + row % 16 } else { row }) as u32
 }
 
 #[cfg(test)]
@@ -473,13 +296,14 @@ mod tests {
 
     #[test]
     fn slots_are_given_out_aligned() {
+        let one = std::slice::from_mut;
         let mut t = Tmem::default();
-        assert_eq!(t.take(1), Some(0));
-        assert_eq!(t.take(4), Some(4));
-        assert_eq!(t.take(16), None);
+        assert_eq!(take(one(&mut t), 1), Some(0));
+        assert_eq!(take(one(&mut t), 4), Some(4));
+        assert_eq!(take(one(&mut t), 16), None);
         assert!(t.load((32, 0, Shape::Lanes32), 0, 1, false).is_err());
         t.keep(!1);
-        assert_eq!(t.take(2), Some(0));
+        assert_eq!(take(one(&mut t), 2), Some(0));
     }
 
     #[test]
@@ -499,23 +323,5 @@ mod tests {
             }
             assert_eq!(seen.len() as u32, lanes * columns);
         }
-    }
-    #[test]
-    fn copies_reach_no_lane_twice() {
-        for (shape, lanes) in [
-            (Copies::Rows128Words8, 128),
-            (Copies::Rows4Words8, 4),
-            (Copies::Rows128Words4, 128),
-            (Copies::Halves, 128),
-            (Copies::Twice, 128),
-            (Copies::Quarters, 128),
-        ] {
-            let reached: Vec<u32> = (0..shape.size().0 as u32).flat_map(|row| shape.lanes(row)).collect();
-            let once: std::collections::BTreeSet<&u32> = reached.iter().collect();
-            assert_eq!((once.len(), reached.len()), (lanes, lanes));
-            assert!(reached.iter().all(|l| *l < LANES));
-        }
-        assert_eq!(Copies::Halves.lanes(33), [33, 97]);
-        assert_eq!(Copies::Twice.lanes(33), [65, 97]);
     }
 }

@@ -1,10 +1,10 @@
-//! `tcgen05`: everything is done at once.
+//! `tcgen05`: everything is done at once. Blocks of a pair that take columns together do not wait for each other.
 
 use super::decode::Code;
 use super::exec::{address, bytes, read};
 use super::thread::{Env, Res, Thread};
 use crate::matrix::{Extra, Product};
-use crate::tmem::{Copies, Mma, Shape, Source, Tmem};
+use crate::tmem::{self, Copies, Mma, Shape, Source, Tmem, TmemError};
 use ::ptx::Type;
 use ::ptx::ast::{Operand, Space, VectorElem};
 
@@ -13,12 +13,29 @@ pub(super) fn is_collective(inst: &::ptx::Inst) -> bool {
     inst.op == ::ptx::Op::tcgen05 && inst.mods.iter().any(|m| m.name() == "sync")
 }
 
-fn tmem<'e>(env: &'e mut Env<'_, '_>, rank: u32) -> &'e mut Tmem {
-    let rank = rank as usize;
-    if env.tmem.len() <= rank {
-        env.tmem.resize(rank + 1, Tmem::default());
-    }
-    &mut env.tmem[rank]
+/// The memory of a block, or of its pair.
+fn tmem<'e>(env: &'e mut Env<'_, '_>, rank: u32, pair: bool) -> Res<&'e mut [Tmem]> {
+    Ok(tmem::of_block(&mut env.tmem, rank as usize, pair)?)
+}
+
+/// Does something with the memory of a block, or of its pair, and what reads the shared memory of each.
+fn with<T>(
+    env: &mut Env<'_, '_>,
+    t: &mut Thread,
+    pair: bool,
+    f: impl FnOnce(&mut [Tmem], &mut dyn FnMut(usize, u64, u32) -> Res<u64>) -> Res<T>,
+) -> Res<T> {
+    tmem(env, t.rank, pair)?;
+    let mut all = std::mem::take(&mut env.tmem);
+    let first = if pair { t.rank & !1 } else { t.rank };
+    let done = tmem::of_block(&mut all, t.rank as usize, pair).map_err(Into::into).and_then(|memory| {
+        f(memory, &mut |block, at, size| {
+            let rank = u64::from(first + block as u32) << 24;
+            read(env, t, (Space::Shared, rank | at), size as usize)
+        })
+    });
+    env.tmem = all;
+    done
 }
 
 fn tensor_address(env: &Env<'_, '_>, t: &Thread, o: &Operand) -> Res<u32> {
@@ -43,13 +60,11 @@ pub(super) fn collective(
     let p = env.program;
     let first = &threads[lanes[0]];
     let (rank, warp) = (first.rank, first.index / 32);
-    if has("cta_group::2") {
-        return Err("not supported: tensor memory of two blocks".into());
-    }
+    let pair = has("cta_group::2");
     if has("alloc") {
         let to = address(env, first, &ops[0])? & 0xffff_ffff;
         let columns = first.read(env, &ops[1], Type::b32)? as u32;
-        let slot = tmem(env, rank).take(columns / 32).ok_or("no room in tensor memory")?;
+        let slot = take(env, rank, pair, columns / 32)?.ok_or("no room in tensor memory")?;
         let word = (slot * 32).to_le_bytes();
         let t = &mut threads[lanes[0]];
         bytes(env, t, (Space::Shared, to), 4, true)?.copy_from_slice(&word);
@@ -59,7 +74,7 @@ pub(super) fn collective(
         let at = first.read(env, &ops[0], Type::b32)? as u32;
         let columns = first.read(env, &ops[1], Type::b32)? as u32;
         let mask = (((1u64 << (columns / 32)) - 1) << ((at & 0xffff) / 32)) as u32;
-        let memory = tmem(env, rank);
+        let [memory, ..] = tmem(env, rank, false)? else { return Ok(()) };
         if !memory.has(mask) {
             return Err("tensor memory that is not allocated is given back".into());
         }
@@ -97,7 +112,8 @@ pub(super) fn collective(
         for (shape, more) in &shapes {
             let place = (at + more, warp, *shape);
             if loads {
-                let Some(words) = tmem(env, rank).load(place, i as u32, list.len() as u32, halves)? else {
+                let count = list.len() as u32;
+                let Some(words) = tmem(env, rank, false)?[0].load(place, i as u32, count, halves)? else {
                     continue;
                 };
                 for (e, x) in list.iter().zip(words) {
@@ -107,7 +123,7 @@ pub(super) fn collective(
                 }
             } else {
                 let words: Vec<u32> = list.iter().map(|e| threads[*l].elem(p, *e) as u32).collect();
-                tmem(env, rank).store(place, i as u32, &words, halves)?;
+                tmem(env, rank, false)?[0].store(place, i as u32, &words, halves)?;
             }
         }
     }
@@ -122,59 +138,81 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
     if begins("fence::") {
         return Ok(());
     }
-    if has("cta_group::2") || has("ws") || has("sp") || has("ashift") {
-        return Err("not supported: this instruction on tensor memory".into());
-    }
+    let pair = has("cta_group::2");
     if has("commit") {
-        if has("multicast::cluster") {
-            return Err("not supported: this instruction on tensor memory".into());
-        }
         let at = address(env, t, &ops[0])? & 0xffff_ffff;
-        super::asynchronous::arrive(env, t, at, (1, 0), 0)?;
+        let blocks = if has("multicast::cluster") { t.read(env, &ops[1], Type::u16)? } else { 0 };
+        for at in super::asynchronous::targets(env, Space::Shared, at, blocks)? {
+            super::asynchronous::arrive(env, t, at, (1, 0), 0)?;
+        }
         return Ok(());
+    }
+    if has("shift") {
+        let at = tensor_address(env, t, &ops[0])?;
+        return with(env, t, pair, |memory, _| Ok(tmem::shift(memory, at)?));
     }
     if has("cp") {
         let shape = match () {
-            () if begins("b8x16") => None,
-            () if has("128x256b") => Some(Copies::Rows128Words8),
-            () if has("4x256b") => Some(Copies::Rows4Words8),
-            () if has("128x128b") => Some(Copies::Rows128Words4),
-            () if has("warpx2::02_13") => Some(Copies::Halves),
-            () if has("warpx2::01_23") => Some(Copies::Twice),
-            () if has("warpx4") => Some(Copies::Quarters),
+            () if has("128x256b") => Copies::Rows128Words8,
+            () if has("4x256b") => Copies::Rows4Words8,
+            () if has("128x128b") => Copies::Rows128Words4,
+            () if has("warpx2::02_13") => Copies::Halves,
+            () if has("warpx2::01_23") => Copies::Twice,
+            () if has("warpx4") => Copies::Quarters,
+            () => return Err("not supported: this copy to tensor memory".into()),
+        };
+        let narrow = match () {
+            () if begins("b8x16.b6x16") || begins("b6x16") => Some(6),
+            () if begins("b8x16.b4x16") || begins("b4x16") => Some(4),
             () => None,
         };
-        let shape = shape.ok_or("not supported: this copy to tensor memory")?;
         let to = tensor_address(env, t, &ops[0])?;
         let from = t.read(env, &ops[1], Type::b64)?;
-        let rank = u64::from(t.rank) << 24;
-        let mut memory = std::mem::take(tmem(env, t.rank));
-        let mut load = |at: u64, size: u32| read(env, t, (Space::Shared, rank | at), size as usize);
-        let done = memory.copy(shape, to, from, &mut load);
-        *tmem(env, t.rank) = memory;
-        return done;
+        return with(env, t, pair, |memory, load| tmem::copy(memory, (shape, narrow), to, from, load));
     }
     if !has("mma") {
         return Err("not supported: this instruction on tensor memory".into());
     }
+    if pair && t.rank & 1 != 0 {
+        return Err(TmemError::OddBlock.into());
+    }
+    let mma = product(env, t, code)?;
+    let multiply = |p: &Product, x: [&[u64]; 3], extra: Extra<'_>| super::tensor::product(code, p, x, extra);
+    with(env, t, pair, |memory, load| tmem::multiply(memory, &mma, load, &multiply))
+}
+
+/// A product and what it works on.
+fn product<'c>(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'c>) -> Res<Mma<'c>> {
+    let (inst, ops) = (code.inst, &code.inst.operands);
+    let has = |name: &str| inst.mods.iter().any(|m| m.name() == name);
+    let begins = |prefix: &str| inst.mods.iter().any(|m| m.name().starts_with(prefix));
     let kind = inst.mods.iter().find_map(|m| m.name().strip_prefix("kind::")).unwrap_or("");
     let by_16 = begins("block16") || has("scale_vec::4X");
     // Of factors for 32 columns the two kinds of 4-bit elements are the same.
     let kind = if kind == "mxf4nvf4" && !by_16 { "mxf4" } else { kind };
+    let (scaled, sparse, stationary) = (has("block_scale"), has("sp"), has("ws"));
+    let d = tensor_address(env, t, &ops[0])?;
     let a = match &ops[1] {
         Operand::Addr(_) => Source::Tensor(tensor_address(env, t, &ops[1])?),
         o => Source::Shared(t.read(env, o, Type::b64)?),
     };
-    let scaled = has("block_scale");
-    let d = tensor_address(env, t, &ops[0])?;
     let b = t.read(env, &ops[2], Type::b64)?;
-    let descriptor = t.read(env, &ops[3], Type::b32)? as u32;
-    let scales = match scaled {
-        true => Some([tensor_address(env, t, &ops[4])?, tensor_address(env, t, &ops[5])?]),
-        false => None,
-    };
-    let mut rest = &ops[if scaled { 6 } else { 4 }..];
-    let mut disabled = [0; 4];
+    let mut rest = &ops[3..];
+    let metadata = if sparse { tensor_address(env, t, &rest[0])? } else { 0 };
+    if sparse {
+        rest = &rest[1..];
+    }
+    let descriptor = t.read(env, &rest[0], Type::b32)? as u32;
+    rest = &rest[1..];
+    if (descriptor >> 2 & 1 != 0) != sparse {
+        return Err("a descriptor and an instruction that disagree on whether a matrix is sparse".into());
+    }
+    let mut scales = None;
+    if scaled {
+        scales = Some([tensor_address(env, t, &rest[0])?, tensor_address(env, t, &rest[1])?]);
+        rest = &rest[2..];
+    }
+    let mut disabled = [0; 8];
     if let [Operand::Vector(v), more @ ..] = rest {
         for (to, e) in disabled.iter_mut().zip(v.iter()) {
             *to = t.elem(env.program, *e) as u32;
@@ -182,15 +220,49 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         rest = more;
     }
     let adds = rest.first().map_or(Ok(1), |o| t.read(env, o, Type::pred))? != 0;
-    if rest.len() > 1 {
-        return Err("not supported: this instruction on tensor memory".into());
+    let last = rest.get(1);
+    let zeros = match (stationary, last) {
+        (true, Some(o)) => Some(t.read(env, o, Type::b64)?),
+        (true, None) => Some(0),
+        (false, _) => None,
+    };
+    let halvings = match (stationary, last) {
+        (false, Some(o)) => t.read(env, o, Type::u32)? as u32,
+        _ => 0,
+    };
+    let moves_rows = has("ashift");
+    Ok(Mma {
+        kind,
+        descriptor,
+        a,
+        b,
+        d,
+        adds,
+        halvings,
+        disabled,
+        scales,
+        metadata,
+        stationary: zeros,
+        moves_rows,
+    })
+}
+
+/// Takes so many slots. The blocks of a pair take the same ones: the first to come takes them for both, and the other one finds them.
+fn take(env: &mut Env<'_, '_>, rank: u32, pair: bool, slots: u32) -> Res<Option<u32>> {
+    let memory = tmem(env, rank, pair)?;
+    if !pair {
+        return Ok(tmem::take(memory, slots));
     }
-    let rank = u64::from(t.rank) << 24;
-    let mma = Mma { kind, descriptor, a, b, d, adds, disabled, scales };
-    let mut memory = std::mem::take(tmem(env, t.rank));
-    let mut load = |at: u64, size: u32| read(env, t, (Space::Shared, rank | at), size as usize);
-    let multiply = |p: &Product, x: [&[u64]; 3], extra: Extra<'_>| super::tensor::product(code, p, x, extra);
-    let done = memory.multiply(&mma, &mut load, &multiply);
-    *tmem(env, t.rank) = memory;
-    done
+    let (own, other) = if rank & 1 == 0 { (0, 1) } else { (1, 0) };
+    if let Some((first, count)) = memory[own].offered.pop_front() {
+        if count != slots {
+            return Err("blocks of a pair that take different numbers of columns of tensor memory".into());
+        }
+        return Ok(Some(first));
+    }
+    let first = tmem::take(memory, slots);
+    if let Some(first) = first {
+        memory[other].offered.push_back((first, slots));
+    }
+    Ok(first)
 }

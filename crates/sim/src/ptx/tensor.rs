@@ -159,7 +159,8 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
     }
     let scales = if scaled { Some(scales(env, threads, lanes, code, &p)?) } else { None };
     let columns = if sparse { Some(columns(env, threads, lanes, code, &p, 4)?) } else { None };
-    let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref(), round: code.rm };
+    let extra =
+        Extra { scales: scales.as_ref(), columns: columns.as_deref(), round: code.rm, ..Extra::default() };
     let d = product(code, &p, [&p.gather_a(&x[0]), &p.gather_b(&x[1]), &p.gather_c(&x[2])], extra);
     put(env, threads, lanes, &ops[0], &p.scatter_d(&d), p.sum.bits())
 }

@@ -62,7 +62,7 @@ pub(super) struct Env<'e, 'm> {
     pub memory: &'e mut Memory,
     /// Shared memory of the blocks of the cluster.
     pub shared: Vec<Vec<u8>>,
-    /// Tensor memory of those that have used it.
+    /// Their tensor memory.
     pub tmem: Vec<crate::tmem::Tmem>,
     pub ctaid: [u32; 3],
     /// What threads have printed.

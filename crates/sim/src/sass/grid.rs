@@ -6,8 +6,10 @@ use super::control::{self, Control};
 use super::reach::{Reach, Regions};
 use super::state::{Barrier, Block, Env, GRID_BARRIER, Machine, Wait, Warp};
 use super::{Cause, Code, DESCRIPTOR, Fault, Options, Probe, SimError, operand, text, trace, uniform};
+use crate::mbarrier;
 use crate::output::Output;
 use crate::schedule::Dice;
+use crate::tmem::Tmem;
 use rayon::prelude::*;
 use sass::Target;
 use std::sync::Mutex;
@@ -39,10 +41,11 @@ pub(super) struct Grid<'a> {
     pool: Vec<Warp>,
 }
 
-/// Blocks that run at once and reach each other's shared memory.
+/// Blocks that run at once and reach each other's shared and tensor memory.
 #[derive(Default)]
 struct Cluster {
     shared: Vec<Vec<u8>>,
+    tmem: Vec<Tmem>,
     blocks: Vec<(Block, Vec<Warp>)>,
 }
 
@@ -56,6 +59,10 @@ const PATIENCE: u64 = 4 << 20;
 fn reserved_words(sm: u8) -> std::ops::Range<usize> {
     if sm == 110 { 0xc0..0xe0 } else { 0x40..0x60 }
 }
+
+/// Where the barrier of the blocks of a pair is in them. Code of ptxas 13.0.88 and ours waits there for the first phase in both blocks, and
+/// arrives at the other's: the driver has to have made it so that one of them finds the phase over.
+const TURN_BARRIER: usize = 8;
 
 /// Runs clusters on all processors, each when one is free; the number of instructions issued. Of several that fail, the
 /// first one counts, as if they had run in their order.
@@ -129,10 +136,11 @@ impl<'a> Grid<'a> {
         let (mut issued, mut joined) = (before, before);
         loop {
             let mut progress = false;
-            for Cluster { shared, blocks } in &mut clusters {
+            for Cluster { shared, tmem, blocks } in &mut clusters {
                 for b in dice.order(blocks.len()) {
                     let (block, warps) = &mut blocks[b];
                     std::mem::swap(&mut block.shared, shared);
+                    std::mem::swap(&mut block.tmem, tmem);
                     std::mem::swap(&mut block.output, output);
                     for i in dice.order(warps.len()) {
                         let warp = &mut warps[i];
@@ -150,6 +158,7 @@ impl<'a> Grid<'a> {
                     }
                     progress |= complete_barriers(block, warps, self.check.as_deref_mut());
                     std::mem::swap(&mut block.shared, shared);
+                    std::mem::swap(&mut block.tmem, tmem);
                     std::mem::swap(&mut block.output, output);
                 }
                 progress |= complete_cluster_barrier(blocks, self.check.as_deref_mut());
@@ -157,7 +166,7 @@ impl<'a> Grid<'a> {
             progress |= complete_grid_barrier(&mut clusters, self.check.as_deref_mut());
             let blocks = || clusters.iter().flat_map(|c| &c.blocks);
             if blocks().all(|(_, warps)| warps.iter().all(|w| w.live == 0)) {
-                self.end(clusters);
+                self.end(clusters)?;
                 return Ok(issued);
             }
             if issued >= limit {
@@ -189,7 +198,16 @@ impl<'a> Grid<'a> {
     fn start(&mut self, indices: &[[u32; 3]]) -> Cluster {
         let mut cluster = Cluster::default();
         for (rank, index) in indices.iter().enumerate() {
-            let (warps, bytes) = self.begin(*index);
+            let (warps, mut bytes) = self.begin(*index);
+            if self.kernel.target.sm >= 100 && indices.len() > 1 {
+                // The blocks of a pair take turns at a barrier of one arrival: the even one is first.
+                let turn = mbarrier::Barrier { phase: rank & 1 == 0, ..mbarrier::Barrier::new(1) };
+                let at = reserved_words(self.kernel.target.sm).start + TURN_BARRIER;
+                if let Some(word) = bytes.get_mut(at..at + 8) {
+                    word.copy_from_slice(&turn.bits().to_le_bytes());
+                }
+            }
+            cluster.tmem.push(Tmem::default());
             if let Some(c) = &mut self.check {
                 c.start(*index, indices, self.kernel.env);
             }
@@ -200,7 +218,14 @@ impl<'a> Grid<'a> {
     }
 
     /// All of their threads have ended.
-    fn end(&mut self, clusters: Vec<Cluster>) {
+    ///
+    /// # Errors
+    /// If one has not given its tensor memory back.
+    fn end(&mut self, clusters: Vec<Cluster>) -> Result<(), SimError> {
+        let left = clusters.iter().find_map(|c| c.blocks.get(c.tmem.iter().position(Tmem::is_taken)?));
+        if let Some((block, _)) = left {
+            return Err(SimError::Taken(block.index));
+        }
         for (block, warps) in clusters.into_iter().flat_map(|c| c.blocks) {
             if let Some(c) = &mut self.check {
                 let left = block.barriers.iter().enumerate().filter(|(_, b)| b.arrived != 0);
@@ -208,6 +233,7 @@ impl<'a> Grid<'a> {
             }
             self.pool.extend(warps);
         }
+        Ok(())
     }
 
     /// The warps of a block, and its shared memory.

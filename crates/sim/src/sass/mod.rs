@@ -206,6 +206,8 @@ pub enum SimError {
         /// Who waits for what.
         what: String,
     },
+    /// A block, of these coordinates, ended and had not given its tensor memory back.
+    Taken([u32; 3]),
     /// More instructions were issued than the limit allows.
     Limit(u64),
     /// The same, and a warp asks in vain for registers that others do not give back, as PTX's `setmaxnreg.inc` waits for them.
@@ -230,6 +232,9 @@ impl std::fmt::Display for SimError {
                 f.write_str(")")
             }
             SimError::Deadlock { block, what } => write!(f, "deadlock in block {block:?}: {what}"),
+            SimError::Taken(block) => {
+                write!(f, "block {block:?} ends and has not given tensor memory back")
+            }
             SimError::Limit(n) => write!(f, "stopped after {n} warp instructions, the limit of a launch"),
             SimError::Starved { block, warp, asked } => {
                 write!(

@@ -300,8 +300,8 @@ impl Barrier {
 pub(crate) struct Block {
     /// Shared memory of all blocks of the cluster, as long as this one runs.
     pub(crate) shared: Vec<Vec<u8>>,
-    /// Tensor memory.
-    pub(crate) tmem: crate::tmem::Tmem,
+    /// Tensor memory of all blocks of the cluster, as long as this one runs.
+    pub(crate) tmem: Vec<crate::tmem::Tmem>,
     /// Number in the cluster.
     pub(crate) rank: usize,
     /// Those of BAR; the last one is the cluster's.
@@ -319,7 +319,7 @@ impl Block {
     pub(crate) fn new(index: [u32; 3], rank: usize) -> Block {
         Block {
             shared: Vec::new(),
-            tmem: Default::default(),
+            tmem: Vec::new(),
             rank,
             barriers: [Barrier::IDLE; 17],
             index,

@@ -130,7 +130,7 @@ fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         }
         let scales = scales.as_ref().map(|s| s.read(w, &p));
         let columns = metadata.map(|(r, s)| metadata::columns(p.a, (p.m, p.k), &w.r[usize::from(r)], s));
-        let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref(), round };
+        let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref(), round, ..Extra::default() };
         let d = p.of_registers([&x[0], &x[1], &x[2]], extra);
         put(w, to, &d);
         Ok(())

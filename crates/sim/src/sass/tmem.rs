@@ -6,7 +6,7 @@ use super::mem::Space;
 use super::operand::{Exec, Operands};
 use super::state::{Machine, Warp};
 use crate::matrix::{Extra, Product};
-use crate::tmem::{Copies, Mma, Shape, Source, TmemError};
+use crate::tmem::{self, Copies, Mma, Shape, Source, Tmem, TmemError};
 use sass::{Opcode, Operand, RegFile};
 
 /// Prepares such an instruction; `None` if it isn't one.
@@ -19,6 +19,7 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
         UTCATOMSWS => keep(o)?,
         UTCBAR => commit(o)?,
         UTCCP => copy(o)?,
+        UTCSHIFT => shift(o)?,
         UTCOMMA | UTCOMMA_T | UTCHMMA | UTCHMMA_T | UTCIMMA | UTCIMMA_T | UTCQMMA | UTCQMMA_T
         | UTCQMMA_SF | UTCQMMA_SF_T => product(o)?,
         _ => return Ok(None),
@@ -42,7 +43,7 @@ fn word(w: &Warp, r: u8) -> u32 {
     if r == 255 { 0 } else { w.ur[usize::from(r)] }
 }
 
-fn pair(w: &Warp, r: u8) -> u64 {
+fn pair_of(w: &Warp, r: u8) -> u64 {
     if r == 255 { 0 } else { u64::from(w.ur[usize::from(r) + 1]) << 32 | u64::from(w.ur[usize::from(r)]) }
 }
 
@@ -52,6 +53,33 @@ fn whole(mask: u32) -> Result<(), Fault> {
     } else {
         Err(Fault::warp(format!("tensor memory by the lanes {mask:#x} only")))
     }
+}
+
+/// Does something with the memory of the block, or of its pair, and what reads the shared memory of each.
+fn with(
+    m: &mut Machine<'_>,
+    pair: bool,
+    f: impl FnOnce(&mut [Tmem], &mut dyn FnMut(usize, u64, u32) -> Result<u64, Fault>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut all = std::mem::take(&mut m.block.tmem);
+    let rank = m.block.rank;
+    let done = tmem::of_block(&mut all, rank, pair).map_err(Into::into).and_then(|memory| {
+        f(memory, &mut |block, at, size| {
+            let (space, at) = match pair {
+                true => super::bulk::cluster((((rank & !1) + block) as u64) << 24 | at),
+                false => (Space::Shared, at),
+            };
+            m.load(space, 0, at, size)
+        })
+    });
+    m.block.tmem = all;
+    done
+}
+
+/// The block's own memory.
+fn own<'a>(m: &'a mut Machine<'_>) -> Result<&'a mut Tmem, TmemError> {
+    let rank = m.block.rank;
+    Ok(&mut tmem::of_block(&mut m.block.tmem, rank, false)?[0])
 }
 
 /// Registers and a place, or the other way.
@@ -74,21 +102,21 @@ fn transfer(o: &Operands<'_>, loads: bool) -> Result<Exec, Unsupported> {
     let (at, offset) = base(o, place)?;
     Ok(Box::new(move |m, mask| {
         whole(mask)?;
-        let w = &mut *m.warp;
-        let place = (word(w, at).wrapping_add(offset), w.number, shape);
+        let place = (word(m.warp, at).wrapping_add(offset), m.warp.number, shape);
         for lane in 0..32usize {
             let fault = |e: TmemError| Fault::at(lane, e.to_string());
             if loads {
-                let words = m.block.tmem.load(place, lane as u32, count.into(), halves).map_err(fault)?;
-                for (i, x) in words.into_iter().flatten().enumerate() {
+                let words = own(m).and_then(|t| t.load(place, lane as u32, count.into(), halves));
+                for (i, x) in words.map_err(fault)?.into_iter().flatten().enumerate() {
                     if first != 255 {
-                        w.r[usize::from(first) + i][lane] = x;
+                        m.warp.r[usize::from(first) + i][lane] = x;
                     }
                 }
             } else {
+                let w = &m.warp;
                 let register = |i: u8| if first == 255 { 0 } else { w.r[usize::from(first + i)][lane] };
                 let words: Vec<u32> = (0..count).map(register).collect();
-                m.block.tmem.store(place, lane as u32, &words, halves).map_err(fault)?;
+                own(m).and_then(|t| t.store(place, lane as u32, &words, halves)).map_err(fault)?;
             }
         }
         Ok(())
@@ -98,13 +126,15 @@ fn transfer(o: &Operands<'_>, loads: bool) -> Result<Exec, Unsupported> {
 /// UP, UR, URn: takes n slots; whether there were so many, and the first.
 fn take(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     o.ignore(&["FIND_AND_SET"]);
+    let pair = o.take("2CTA");
     if !o.take("ALIGN") {
         return unsupported("slots of tensor memory anywhere");
     }
     let Operand::Reg(p) = o.operand(0)? else { return unsupported("this operand") };
     let (p, to, count) = (p.reg.index, base(o, 1)?.0, base(o, 2)?.0);
     Ok(Box::new(move |m, _| {
-        let slot = m.block.tmem.take(word(m.warp, count));
+        let (rank, count) = (m.block.rank, word(m.warp, count));
+        let slot = tmem::take(tmem::of_block(&mut m.block.tmem, rank, pair)?, count);
         if p != sass::Reg::ZERO {
             m.warp.up[usize::from(p)] = slot.is_some();
         }
@@ -123,24 +153,42 @@ fn keep(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let mask = base(o, 1)?.0;
     Ok(Box::new(move |m, _| {
         let mask = word(m.warp, mask);
-        m.block.tmem.keep(mask);
+        own(m)?.keep(mask);
         Ok(())
     }))
 }
 
-/// A barrier that is told when everything before is done.
+/// A barrier that is told when everything before is done, or the same of each block that a mask names.
 fn commit(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    let at = base(o, 0)?.0;
-    Ok(Box::new(move |m: &mut Machine<'_>, mask| {
-        let lane = mask.trailing_zeros() as usize & 31;
-        let at = word(m.warp, at).into();
-        m.arrive_once(lane, at)
+    o.ignore(&["2CTA"]);
+    let (at, named) = (base(o, 0)?.0, o.take("MULTICAST"));
+    let mask = if named { base(o, 2)?.0 } else { 255 };
+    Ok(Box::new(move |m: &mut Machine<'_>, lanes| {
+        let lane = lanes.trailing_zeros() as usize & 31;
+        let (at, mask) = (word(m.warp, at).into(), word(m.warp, mask).into());
+        for at in super::bulk::blocks(m, lane, at, mask)? {
+            m.arrive_once(lane, at)?;
+        }
+        Ok(())
+    }))
+}
+
+/// A place whose rows move on.
+fn shift(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (pair, (at, offset)) = (o.take("2CTA"), base(o, 0)?);
+    if !o.take("DOWN") {
+        return unsupported("this shift of rows");
+    }
+    Ok(Box::new(move |m, _| {
+        let at = word(m.warp, at).wrapping_add(offset);
+        with(m, pair, |memory, _| Ok(tmem::shift(memory, at)?))
     }))
 }
 
 /// A place, and a descriptor of shared memory.
 fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     o.ignore(&["T", "S"]);
+    let pair = o.take("2CTA");
     let shapes = [
         ("4dp256bit", Copies::Rows4Words8),
         ("128dp128bit", Copies::Rows128Words4),
@@ -149,14 +197,11 @@ fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         ("4x32dp128bit", Copies::Quarters),
     ];
     let shape = o.choose(&shapes).unwrap_or(Copies::Rows128Words8);
+    let narrow = o.choose(&[("U6x16P32", 6), ("U4x16P64", 4)]);
     let ((to, offset), from) = (base(o, 0)?, base(o, 1)?.0);
     Ok(Box::new(move |m, _| {
-        let (to, from) = (word(m.warp, to).wrapping_add(offset), pair(m.warp, from));
-        let mut memory = std::mem::take(&mut m.block.tmem);
-        let mut load = |at: u64, size: u32| m.load(Space::Shared, 0, at, size);
-        let done = memory.copy(shape, to, from, &mut load);
-        m.block.tmem = memory;
-        done
+        let (to, from) = (word(m.warp, to).wrapping_add(offset), pair_of(m.warp, from));
+        with(m, pair, |memory, load| tmem::copy(memory, (shape, narrow), to, from, load))
     }))
 }
 
@@ -167,16 +212,16 @@ fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let scaled = matches!(op, UTCQMMA_SF | UTCQMMA_SF_T | UTCOMMA | UTCOMMA_T);
     let by_16 = o.take("4X") | o.take("BLOCK16");
     // How long operands stay in collectors is nothing but time.
-    o.ignore(&["A:A_KEEP", "A:A_REUSE", "A_KEEP"]);
+    o.ignore(&["A:A_KEEP", "A:A_REUSE", "A_KEEP", "B:B_KEEP", "B:B_REUSE", "B_KEEP"]);
+    o.ignore(&["BUFFER1", "BUFFER2", "BUFFER3", "B:BUFFER1", "B:BUFFER2", "B:BUFFER3"]);
+    let (both, stationary, moves_rows) = (o.take("2CTA"), o.take("WS"), o.take("ASHIFT"));
     let (a, b, d, e) = (base(o, 0)?, base(o, 1)?.0, base(o, 2)?, base(o, 3)?.0);
     let more = base(o, 5)?.0;
     let Operand::Reg(adds) = *o.operand(6)? else { return unsupported("this operand") };
-    if !scaled && o.imm(7)? != 0 {
-        return unsupported("a scaled accumulator");
-    }
+    let halvings = if scaled { 0 } else { o.imm(7)? };
     Ok(Box::new(move |m, _| {
         let w = &*m.warp;
-        let idesc = (pair(w, e) >> 32) as u32;
+        let idesc = (pair_of(w, e) >> 32) as u32;
         let kind = match op {
             UTCIMMA | UTCIMMA_T => "i8",
             UTCQMMA | UTCQMMA_T => "f8f6f4",
@@ -192,22 +237,28 @@ fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             descriptor: idesc,
             a: match in_tensor {
                 true => Source::Tensor(word(w, a.0).wrapping_add(a.1)),
-                false => Source::Shared(pair(w, a.0)),
+                false => Source::Shared(pair_of(w, a.0)),
             },
-            b: pair(w, b),
+            b: pair_of(w, b),
             d: word(w, d.0).wrapping_add(d.1),
+            halvings,
+            metadata: word(w, e),
+            stationary: stationary.then(|| pair_of(w, more)),
+            moves_rows,
             adds: (adds.reg.is_zero() || w.up[usize::from(adds.reg.index)]) != adds.not,
-            disabled: match scaled || more == 255 {
-                true => [0; 4],
-                false => std::array::from_fn(|i| w.ur[usize::from(more) + i]),
+            disabled: match scaled || stationary || more == 255 {
+                true => [0; 8],
+                false => std::array::from_fn(|i| match both || i < 4 {
+                    true => w.ur[usize::from(more) + i],
+                    false => 0,
+                }),
             },
-            scales: scaled.then(|| [pair(w, more) as u32, (pair(w, more) >> 32) as u32]),
+            scales: scaled.then(|| [pair_of(w, more) as u32, (pair_of(w, more) >> 32) as u32]),
         };
-        let mut memory = std::mem::take(&mut m.block.tmem);
-        let mut load = |at: u64, size: u32| m.load(Space::Shared, 0, at, size);
+        if both && m.block.rank & 1 != 0 {
+            return Err(TmemError::OddBlock.into());
+        }
         let multiply = |p: &Product, [a, b, c]: [&[u64]; 3], extra: Extra<'_>| p.of_matrices(a, b, c, extra);
-        let done = memory.multiply(&mma, &mut load, &multiply);
-        m.block.tmem = memory;
-        done
+        with(m, both, |memory, load| tmem::multiply(memory, &mma, load, &multiply))
     }))
 }

@@ -5,15 +5,17 @@ use super::super::decode::unwritten;
 use super::super::thread::{Env, State, Thread};
 use super::Block;
 use crate::schedule::Dice;
+use crate::tmem::Tmem;
 use ::ptx::ast::FuncId;
 
 /// The barrier that all blocks of a cluster share.
 pub(super) const CLUSTER_BARRIER: u8 = 16;
 
-/// A running cluster: its blocks, each with its coordinates, and their shared memory while another one runs.
+/// A running cluster: its blocks, each with its coordinates, and their shared and tensor memory while another one runs.
 pub(super) struct Cluster {
     blocks: Vec<([u32; 3], Block)>,
     shared: Vec<Vec<u8>>,
+    tmem: Vec<Tmem>,
 }
 
 impl Cluster {
@@ -21,18 +23,25 @@ impl Cluster {
         let size = (env.program.shared + u64::from(env.launch.shared)) as usize;
         let blocks = places.iter().enumerate();
         let blocks = blocks.map(|(rank, at)| (*at, Block::new(env, kernel, rank as u32))).collect();
-        Cluster { blocks, shared: vec![unwritten(env.program.fill, size, 0); places.len()] }
+        let shared = vec![unwritten(env.program.fill, size, 0); places.len()];
+        Cluster { blocks, shared, tmem: vec![Tmem::default(); places.len()] }
+    }
+
+    /// Hands its memories to those who run, or takes them back.
+    fn swap(&mut self, env: &mut Env<'_, '_>) {
+        std::mem::swap(&mut env.shared, &mut self.shared);
+        std::mem::swap(&mut env.tmem, &mut self.tmem);
     }
 
     /// Gives every block a turn, and lets all go on that wait for the whole cluster.
     fn round(&mut self, env: &mut Env<'_, '_>, dice: &mut Dice) -> Result<(), SimError> {
-        std::mem::swap(&mut env.shared, &mut self.shared);
+        self.swap(env);
         for b in dice.order(self.blocks.len()) {
             let (at, block) = &mut self.blocks[b];
             env.ctaid = *at;
             block.round(env, dice)?;
         }
-        std::mem::swap(&mut env.shared, &mut self.shared);
+        self.swap(env);
         if self.elsewhere().is_none() {
             for t in self.blocks.iter_mut().flat_map(|b| &mut b.1.threads).filter(|t| waits(t)) {
                 t.state = State::Ready;
@@ -73,5 +82,14 @@ pub(super) fn run_clusters(
             return Err(block.error(env, thread, "deadlock: every thread waits"));
         }
     }
-    Ok(())
+    let left = clusters.iter().find_map(|c| {
+        let rank = c.tmem.iter().position(Tmem::is_taken)?;
+        c.blocks.get(rank)
+    });
+    match left {
+        Some((at, _)) => {
+            Err(SimError::new(format!("block {at:?} ends and has not given tensor memory back")))
+        }
+        None => Ok(()),
+    }
 }
