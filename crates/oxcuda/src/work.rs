@@ -516,6 +516,7 @@ fn of_sass(module: &Module, launch: &sim::launch::Launch, e: &sim::sass::SimErro
         SimError::Launch(_) => (Error::INVALID_VALUE, false),
         SimError::Limit(_) | SimError::Starved { .. } => (Error::LAUNCH_TIMEOUT, false),
         SimError::Deadlock { .. } => (Error::LAUNCH_TIMEOUT, true),
+        SimError::Taken(_) => (Error::LAUNCH_FAILED, true),
         SimError::Instruction { address, warp, lane, cause, .. } => {
             if let Some(lane) = lane {
                 let [x, y, _] = launch.block;
