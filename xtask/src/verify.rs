@@ -23,6 +23,9 @@ pub struct Options {
     /// Print what these checks find in launches that have the right result (docs/sanitizer.md).
     #[arg(long, default_value = "")]
     check: Checks,
+    /// Do what is asynchronous as late as the code and the PTX allow, not at once.
+    #[arg(long)]
+    late: bool,
     /// Print every kernel's verdict.
     #[arg(long)]
     all: bool,
@@ -50,7 +53,8 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
         return Ok(found);
     }
     for name in verify::kernels(&module) {
-        let judge = |cubin: &[u8]| verify::kernel(&module, &source, cubin, name, 0..options.seeds);
+        let judge =
+            |cubin: &[u8]| verify::kernel_as((&module, &source, cubin), name, 0..options.seeds, options.late);
         let mut verdict = judge(&cubin);
         if matches!(verdict, Verdict::Differs(_) | Verdict::Close) && verify::may_be_contracted(&module) {
             // Contraction may lose or keep what cancels: without it, every bit must agree.

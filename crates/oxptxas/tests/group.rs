@@ -24,7 +24,8 @@ fn wrong(source: &str) -> Option<String> {
             return Some(format!("-O{opt_level}: {h}"));
         }
         let module = verify::module(source, target).unwrap();
-        match verify::kernel(&module, source, &cubin, "k", LAUNCH..LAUNCH + 1) {
+        // One of them with everything done as late as code allows.
+        match verify::kernel_as((&module, source, &cubin), "k", LAUNCH..LAUNCH + 1, opt_level == 3) {
             Verdict::Same | Verdict::Close => {}
             other => return Some(format!("-O{opt_level}: {other}\n{source}")),
         }

@@ -26,7 +26,8 @@ fn wrong(source: &str, name: &str) -> Option<String> {
         if let Some(h) = hazards.iter().find_map(|k| k.1.first()) {
             return Some(format!("{name} -O{opt_level}: {h}"));
         }
-        match verify::kernel(&module, source, &cubin, "k", LAUNCH..LAUNCH + 1) {
+        // One of them with everything done as late as code allows.
+        match verify::kernel_as((&module, source, &cubin), "k", LAUNCH..LAUNCH + 1, opt_level == 3) {
             Verdict::Same => {}
             v => return Some(format!("{name} -O{opt_level}: {v}\n{source}")),
         }

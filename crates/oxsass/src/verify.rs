@@ -238,6 +238,16 @@ pub fn kernel(
     name: &str,
     seeds: std::ops::Range<u64>,
 ) -> Verdict {
+    kernel_as((module, source, cubin), name, seeds, false)
+}
+
+/// The same; `late`: the code's asynchronous operations are done as late as it allows ([`sim::sass::Options::late`]).
+pub fn kernel_as(
+    (module, source, cubin): (&ptx::Module, &str, &[u8]),
+    name: &str,
+    seeds: std::ops::Range<u64>,
+    late: bool,
+) -> Verdict {
     let inexact = instructions(module).any(sim::ptx::is_inexact);
     let strict_descriptors = !has_policies(module);
     // Our code never reads from a uniform register what other lanes wrote there; ptxas's may where it does not use it.
@@ -294,6 +304,7 @@ pub fn kernel(
             fill: seed + 1,
             strict_descriptors,
             strict_uniform,
+            late,
             ..Default::default()
         };
         let found = match sim::sass::run(cubin, &launch, options) {

@@ -98,6 +98,9 @@ pub struct Verify {
     /// What else to look for: `memory,init,race,sync`, or `all` (docs/sanitizer.md)
     #[arg(long, value_name = "LIST")]
     check: Option<Checks>,
+    /// Do what is asynchronous as late as the code and the PTX allow, not at once (docs/simulator.md)
+    #[arg(long, conflicts_with = "launch")]
+    late: bool,
 }
 
 impl Verify {
@@ -189,7 +192,8 @@ impl Verify {
         lower::layout::place_params(&mut module, target);
         let mut agree = true;
         for name in verify::kernels(&module) {
-            let judge = |cubin: &[u8]| verify::kernel(&module, &source, cubin, name, 0..seeds);
+            let judge =
+                |cubin: &[u8]| verify::kernel_as((&module, &source, cubin), name, 0..seeds, self.late);
             let verdict = verify::either(judge, &bytes, exact.as_deref());
             agree &= verdict.is_right();
             writeln!(out, "{name}: {verdict}")?;

@@ -85,8 +85,12 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
                 x.fetch(m.warp, &mut phases);
                 for lane in lanes(mask) {
                     let a = at.at(m.warp, lane);
-                    let now = m.load(Space::Shared, lane, a, 8)? >> 63;
-                    pred.put(m.warp, lane, now != phases[lane] >> 31 & 1);
+                    let over = |m: &mut Machine<'_>| {
+                        Ok(m.load(Space::Shared, lane, a, 8)? >> 63 != phases[lane] >> 31 & 1)
+                    };
+                    m.perform_until(over)?;
+                    let over = over(m)?;
+                    pred.put(m.warp, lane, over);
                 }
                 Ok(())
             })

@@ -3,6 +3,7 @@
 use super::check::Order;
 use super::control::{self, Control};
 use super::image::Banks;
+use super::late::{Kind, Wait};
 use super::operand::{Exec, Operands, Pred};
 use super::trace::Traffic;
 use super::uniform::Uses;
@@ -11,6 +12,7 @@ use super::{
     warp,
 };
 use sass::{Inst, Operand, RegFile};
+use std::sync::Arc;
 
 /// Why an instruction cannot be executed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +29,10 @@ pub(crate) enum Action {
     Nothing,
     /// Computes, loads or stores.
     Exec(Exec),
+    /// The same, and may be left for later ([`super::late`]).
+    Late(Arc<Exec>, Kind),
+    /// Nothing, unless something was left for later.
+    Wait(Wait),
     /// The same, and looks at or changes where the group is.
     Jump(Exec),
     /// Moves threads.
@@ -144,9 +150,13 @@ impl Step {
     pub(crate) fn of(inst: &Inst, banks: &Banks) -> Step {
         let guard = Pred::of(inst.guard.pred, inst.guard.not);
         let action = guard.clone().and_then(|_| action(inst, banks));
+        let action = match (action, Kind::of(inst)) {
+            (Ok(Action::Exec(exec)), Some(kind)) => Ok(Action::Late(Arc::new(exec), kind)),
+            (action, _) => action,
+        };
         // These see to their guard themselves.
         let own = matches!(action, Ok(Action::Control(Control::BranchDiverged { .. })));
-        let independent = matches!(action, Ok(Action::Nothing)) || independent(inst);
+        let independent = matches!(action, Ok(Action::Nothing | Action::Wait(_))) || independent(inst);
         Step {
             order: Order::of(inst),
             independent,
@@ -219,6 +229,9 @@ fn descriptor(operand: &Operand) -> Option<u8> {
 
 fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {
     let name = inst.op.name();
+    if let Some(wait) = Wait::of(inst) {
+        return Ok(Action::Wait(wait));
+    }
     if NO_EFFECT.contains(&name) {
         return Ok(Action::Nothing);
     }

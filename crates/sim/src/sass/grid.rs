@@ -3,6 +3,7 @@
 use super::check::Checker;
 use super::compile::{Action, Step};
 use super::control::{self, Control};
+use super::late::Pending;
 use super::reach::{Reach, Regions};
 use super::state::{Barrier, Block, Env, GRID_BARRIER, Machine, Wait, Warp};
 use super::{Cause, Code, DESCRIPTOR, Fault, Options, Probe, SimError, operand, text, trace, uniform};
@@ -46,6 +47,7 @@ pub(super) struct Grid<'a> {
 struct Cluster {
     shared: Vec<Vec<u8>>,
     tmem: Vec<Tmem>,
+    pending: Vec<Pending>,
     blocks: Vec<(Block, Vec<Warp>)>,
 }
 
@@ -136,11 +138,12 @@ impl<'a> Grid<'a> {
         let (mut issued, mut joined) = (before, before);
         loop {
             let mut progress = false;
-            for Cluster { shared, tmem, blocks } in &mut clusters {
+            for Cluster { shared, tmem, pending, blocks } in &mut clusters {
                 for b in dice.order(blocks.len()) {
                     let (block, warps) = &mut blocks[b];
                     std::mem::swap(&mut block.shared, shared);
                     std::mem::swap(&mut block.tmem, tmem);
+                    std::mem::swap(&mut block.pending, pending);
                     std::mem::swap(&mut block.output, output);
                     for i in dice.order(warps.len()) {
                         let warp = &mut warps[i];
@@ -159,6 +162,7 @@ impl<'a> Grid<'a> {
                     progress |= complete_barriers(block, warps, self.check.as_deref_mut());
                     std::mem::swap(&mut block.shared, shared);
                     std::mem::swap(&mut block.tmem, tmem);
+                    std::mem::swap(&mut block.pending, pending);
                     std::mem::swap(&mut block.output, output);
                 }
                 progress |= complete_cluster_barrier(blocks, self.check.as_deref_mut());
@@ -166,6 +170,7 @@ impl<'a> Grid<'a> {
             progress |= complete_grid_barrier(&mut clusters, self.check.as_deref_mut());
             let blocks = || clusters.iter().flat_map(|c| &c.blocks);
             if blocks().all(|(_, warps)| warps.iter().all(|w| w.live == 0)) {
+                self.finish(&mut clusters)?;
                 self.end(clusters)?;
                 return Ok(issued);
             }
@@ -215,6 +220,26 @@ impl<'a> Grid<'a> {
             cluster.blocks.push((Block::new(*index, rank), warps));
         }
         cluster
+    }
+
+    /// Does what was left for later and nobody waited for.
+    fn finish(&mut self, clusters: &mut [Cluster]) -> Result<(), SimError> {
+        for Cluster { shared, tmem, pending, blocks } in clusters.iter_mut().filter(|c| !c.pending.is_empty())
+        {
+            let Some((block, warps)) = blocks.first_mut() else { continue };
+            let Some(warp) = warps.first_mut() else { continue };
+            std::mem::swap(&mut block.shared, shared);
+            std::mem::swap(&mut block.tmem, tmem);
+            std::mem::swap(&mut block.pending, pending);
+            let (memory, env) = (self.memory.again(), self.kernel.env);
+            let mut m = Machine { warp, block, memory, env, check: None };
+            let done = m.perform_all();
+            let (code, target) = (self.kernel.code, self.kernel.target);
+            done.map_err(|f| error(f, 0, (code, target), &mut m))?;
+            std::mem::swap(&mut block.shared, shared);
+            std::mem::swap(&mut block.tmem, tmem);
+        }
+        Ok(())
     }
 
     /// All of their threads have ended.
@@ -336,6 +361,10 @@ impl<'a> Grid<'a> {
                     let result = match &step.action {
                         Action::Exec(exec) => exec(&mut m, mask),
                         Action::Nothing => Ok(()),
+                        Action::Late(exec, kind) if options.late => m.defer(exec, *kind, mask, here),
+                        Action::Late(exec, _) => exec(&mut m, mask),
+                        Action::Wait(wait) if options.late => m.wait_for(*wait, mask),
+                        Action::Wait(_) => Ok(()),
                         Action::Control(c) => {
                             moved = true;
                             keep(m.warp, pc);

@@ -19,6 +19,7 @@ mod grid;
 mod half;
 mod image;
 mod int;
+mod late;
 mod mem;
 mod operand;
 mod pack;
@@ -265,6 +266,8 @@ pub struct Options {
     /// Whether blocks may run on several processors at once, where only a race between blocks can tell that from one
     /// after another. Not what compares results: launches that are made up may well have races.
     pub parallel: bool,
+    /// Whether asynchronous operations are done as late as code that waits for them allows, instead of at once. Nothing is checked then.
+    pub late: bool,
     /// Bytes of the units in which a block is given shared memory; 1 where an access behind what it asked for is an error.
     pub shared_unit: u32,
     /// Whether it is an error to reach global memory by another descriptor than the driver's; cache policies are
@@ -281,6 +284,7 @@ impl Default for Options {
             fill: 1,
             checks: Checks::default(),
             parallel: false,
+            late: false,
             shared_unit: 1,
             strict_descriptors: false,
         }
@@ -519,6 +523,7 @@ fn execute(
     let plain = probe.is_none() && !checks && options.schedule == Schedule::Turns && !launch.cooperative;
     if plain
         && options.parallel
+        && !options.late
         && clusters.len() > 1
         && rayon::current_num_threads() > 1
         && steps.iter().all(|s| s.independent)

@@ -56,6 +56,7 @@ impl Group {
 }
 
 /// A warp.
+#[derive(Clone)]
 pub(crate) struct Warp {
     /// General registers, a row of 32 lanes each; row 255 is RZ.
     pub(crate) r: Box<[[u32; 32]; 256]>,
@@ -95,6 +96,8 @@ pub(crate) struct Warp {
     pub(crate) local: Vec<u8>,
     /// Instructions issued.
     pub(crate) issued: u64,
+    /// Groups of what was left for later.
+    pub(crate) waits: super::late::Groups,
     /// Registers that each thread holds, and as many as were last asked for in vain.
     pub(crate) held: u32,
     pub(crate) asked: Option<u32>,
@@ -133,6 +136,7 @@ impl Warp {
             number,
             local,
             issued: 0,
+            waits: Default::default(),
             held: 255,
             asked: None,
         }
@@ -302,6 +306,8 @@ pub(crate) struct Block {
     pub(crate) shared: Vec<Vec<u8>>,
     /// Tensor memory of all blocks of the cluster, as long as this one runs.
     pub(crate) tmem: Vec<crate::tmem::Tmem>,
+    /// What was left for later in the cluster, in the order in which it was issued.
+    pub(crate) pending: Vec<super::late::Pending>,
     /// Number in the cluster.
     pub(crate) rank: usize,
     /// Those of BAR; the last one is the cluster's.
@@ -320,6 +326,7 @@ impl Block {
         Block {
             shared: Vec::new(),
             tmem: Vec::new(),
+            pending: Vec::new(),
             rank,
             barriers: [Barrier::IDLE; 17],
             index,

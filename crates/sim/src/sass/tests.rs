@@ -42,7 +42,11 @@ fn step_on(sm: u8, text: &str, setup: impl Fn(&mut Warp)) -> Result<Warp, Fault>
             let memory = Reach::Alone(&mut memory);
             f(&mut Machine { warp: &mut warp, block: &mut block, memory, env: &env, check: None }, mask)?;
         }
-        Action::Nothing => {}
+        Action::Nothing | Action::Wait(_) => {}
+        Action::Late(f, _) => {
+            let memory = Reach::Alone(&mut memory);
+            f(&mut Machine { warp: &mut warp, block: &mut block, memory, env: &env, check: None }, mask)?;
+        }
         Action::Control(_) => panic!("{text}: control"),
         Action::Unsupported(what) | Action::Fault(what) => panic!("{text}: {what}"),
     }

@@ -170,7 +170,8 @@ impl Mma<'_> {
     }
 
     fn shape(&self, pair: bool) -> Result<Shape, TmemError> {
-        let refuse = |what| Err(TmemError::Product(what));
+        // The manual's tables say what there is.
+        let refuse = |what| Err(TmemError::Undefined(what));
         let (scaled, sparse, stationary) = (self.scales.is_some(), self.sparse(), self.stationary.is_some());
         let (rows, n) = (self.bits(24, 5) as usize * 16, self.bits(17, 6) as usize * 8);
         let blocks = if pair { 2 } else { 1 };
@@ -193,7 +194,7 @@ impl Mma<'_> {
         }
         // Half as many columns more that one generation has.
         if matches!(self.kind, "mxf4" | "mxf4nvf4") && self.bits(31, 1) != 0 {
-            return refuse("of 96 columns");
+            return Err(TmemError::Product("of 96 columns"));
         }
         let (Some(a), Some(b)) =
             (Stored::of(self.kind, self.bits(7, 3)), Stored::of(self.kind, self.bits(10, 3)))
@@ -273,7 +274,7 @@ impl Mma<'_> {
     ) -> Result<Vec<u64>, E> {
         let turned = self.bits(16, 1) != 0;
         if turned && s.b.place == 8 && !s.n.is_multiple_of(16 * blocks) {
-            return Err(TmemError::Product("of this shape").into());
+            return Err(TmemError::Undefined("of this shape").into());
         }
         let zeros = match self.stationary {
             Some(d) => Some(Zeros::of(d, (s.rows, s.n), [0, 8, 16, 32][self.bits(30, 2) as usize])?),
