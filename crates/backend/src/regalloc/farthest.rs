@@ -32,6 +32,9 @@ const STORED: u64 = 2;
 const LOADED: u64 = 8;
 const MADE_AGAIN: u64 = 16;
 
+/// Of more registers than these at once those alone count that are needed.
+const TUPLE: u64 = 8;
+
 /// How much nearer a value counts that is on its way from memory, and how many instructions it is on its way.
 const ON_ITS_WAY: u64 = 16;
 const LONG: u32 = 200;
@@ -475,7 +478,12 @@ impl<'f> Walk<'f> {
         let length = self.func.blocks[b].insts.len() as u32 + 1;
         while self.taken + self.fixed + extra > self.limit {
             let may = self.here.all.iter().copied().filter(|v| self.live[*v] > 0 && !held.contains(v));
-            let farthest = may.max_by_key(|v| (self.distance(*v, at, length), self.live[*v], Reverse(*v)));
+            let need = ((self.taken + self.fixed + extra - self.limit) as u64).max(TUPLE);
+            let worth = |v: Value| {
+                let live = u64::from(self.live[v]);
+                self.distance(v, at, length) * need.min(live) / live
+            };
+            let farthest = may.max_by_key(|v| (worth(*v), self.live[*v], Reverse(*v)));
             let Some(v) = farthest else { break };
             self.remove(v);
             let last = if self.is_on_its_way(v, at) { at } else { self.behind_last(v, at) };
