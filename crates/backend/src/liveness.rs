@@ -419,28 +419,46 @@ impl Ranges {
     }
 }
 
-/// Uniform registers belong to the warp: while some lanes are here, others may be anywhere else, so what is
-/// live from block to block is live everywhere. This widens one lane's intervals so.
+/// Uniform registers belong to the warp: while some lanes are here, others may be anywhere else, so what is live from block to block is
+/// live everywhere; unless it lives where all lanes of the warp are together only: then none of them is elsewhere. This widens one
+/// lane's intervals so.
 pub struct Spread {
     /// Where stretches of code end in which the lanes that are there stay among themselves: blocks, and places at which others may run.
     ends: Vec<u32>,
+    /// Where blocks begin, ascending, and in front of each how many there are in which lanes may be apart; then of all.
+    blocks: Vec<u32>,
+    apart: Vec<u32>,
 }
 
 impl Spread {
-    /// For the blocks of a numbering.
-    pub fn new(func: &Function, cfg: &Cfg, n: &Numbering) -> Spread {
+    /// For the blocks of a numbering, in some of which, if that is known, the `whole` warp is together.
+    pub fn new(func: &Function, cfg: &Cfg, n: &Numbering, whole: Option<&FixedBitSet>) -> Spread {
         let mut ends = Vec::with_capacity(cfg.rpo.len());
+        let mut apart = vec![0];
         for &b in &cfg.rpo {
             let insts = func.blocks[b].insts.iter();
             ends.extend(insts.filter(|i| others_run(func, &func.insts[**i])).map(|i| 2 * n.inst[*i] + 1));
             ends.push(2 * n.term[b] + 2);
+            let together = whole.is_some_and(|w| w.contains(b.index()));
+            apart.push(apart.last().unwrap_or(&0) + u32::from(!together));
         }
-        Spread { ends }
+        let blocks = cfg.rpo.iter().map(|b| 2 * n.entry[*b]).collect();
+        Spread { ends, blocks, apart }
     }
-    /// The interval that replaces those from `first` to `last`, if they are not all in one stretch.
-    pub fn widened(&self, first: Segment, last: Segment) -> Option<Segment> {
+    /// The interval that replaces these, ascending, if they are not all in one stretch.
+    pub fn widened(&self, mut lane: impl DoubleEndedIterator<Item = Segment> + Clone) -> Option<Segment> {
+        let all = lane.clone();
+        let first = lane.next()?;
+        let last = lane.next_back().unwrap_or(first);
         let stretch = |point: u32| self.ends.partition_point(|e| *e <= point);
-        (stretch(first.start) != stretch(last.end - 1)).then_some(self.everywhere())
+        let several = stretch(first.start) != stretch(last.end - 1);
+        (several && !self.is_together(all)).then_some(self.everywhere())
+    }
+    /// Whether the whole warp is together wherever something lives.
+    fn is_together(&self, mut lane: impl Iterator<Item = Segment>) -> bool {
+        let up_to = |point: u32| self.apart[self.blocks.partition_point(|b| *b <= point)];
+        let before = |point: u32| self.apart[self.blocks.partition_point(|b| *b <= point).saturating_sub(1)];
+        lane.all(|s| up_to(s.end - 1) == before(s.start))
     }
     /// The whole function.
     pub fn everywhere(&self) -> Segment {

@@ -24,7 +24,7 @@ use fixedbitset::FixedBitSet;
 use graph::{Alive, Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
-use ori::{Function, Inst, InstData, Manager, Op, Operand};
+use ori::{Block, Function, Inst, InstData, Manager, Op, Operand};
 use rustc_hash::FxHashMap;
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Opcode, RegFile, latency};
@@ -149,7 +149,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
     let grants = Grants::new(func, &cfg);
     let grants = grants.as_ref();
     let aim = i32::from(func.aim_regs.min(func.max_regs));
-    let here = Around { cfg: &cfg, grants, whole: None };
+    let here = Around { cfg: &cfg, grants, whole: None, passes: together };
     let (mut code, alive) = Code::new(func, here, reserve);
     let mut plan = Plan::new(&code, func, aim);
     let short = |p: &Plan| grants.is_none() && p.stated > aim || p.missing() > 0;
@@ -169,7 +169,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
         let ranges = Ranges::of(f, cfg, alive.lanes, alive.live);
         let most = if grants.is_some() { crate::pool::most(f).into() } else { aim };
         let limit = usable(most, reserve).max(1) as u32;
-        let room = Room { limit, kept: 1, grants };
+        let room = Room { limit, kept: 1, grants, whole: None };
         manager.run(phases::REMAT, f, |f| remat::run(f, cfg, room, &ranges))
     };
     let mut original = None;
@@ -192,20 +192,20 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
         });
         let at =
             parted.as_ref().map_or(here, |(cfg, grants)| Around { cfg, grants: grants.as_ref(), ..here });
-        let mut spared = 0;
-        for _ in 0..COUNTINGS {
+        let mut spared = uniform::Spared::new();
+        for nth in 1..=COUNTINGS {
             let mut other = without.clone();
             let mut whole = None;
             manager.run(phases::COUNTERS, &mut other, |f| {
-                whole = uniform::run(f, at.cfg, spared);
+                whole = uniform::run(f, at.cfg, &spared);
                 whole.is_some()
             });
             let Some(whole) = whole else { break };
-            let at = Around { whole: together.then_some(&whole), ..at };
+            let at = Around { whole: Some(&whole), ..at };
             let (mut with, alive) = Code::new(&other, at, reserve);
             let mut planned = Plan::new(&with, &other, aim);
-            if planned.missing_uniform > plan.missing_uniform {
-                spared += planned.missing_uniform as usize;
+            if planned.missing_uniform > plan.missing_uniform && nth < COUNTINGS {
+                planned.uniform.iter().for_each(|(b, most)| spared[*b] = spared[*b].max(*most as usize));
                 continue;
             }
             if short(&planned) && remakes {
@@ -260,8 +260,10 @@ struct Around<'a> {
     cfg: &'a Cfg,
     /// How many registers the warp holds in each block, if that changes.
     grants: Option<&'a Grants>,
-    /// The blocks in which all lanes of the warp are together, as far as that was asked.
+    /// The blocks in which all lanes of the warp are together, as far as that is known.
     whole: Option<&'a FixedBitSet>,
+    /// [`Attempt::together`].
+    passes: bool,
 }
 
 /// Orders for all blocks that need so many registers at most.
@@ -275,9 +277,19 @@ struct Plan {
     settled: bool,
     /// Uniform registers for which there is no room.
     missing_uniform: i32,
+    /// The blocks in which that is so, and how many each needs.
+    uniform: Vec<(Block, i32)>,
+    /// Registers for which there is no room, of all blocks, by how often they are executed; uniform ones that find none come from general
+    /// registers and go there in each round.
+    lacking: f64,
     blocks: Vec<Vec<Ordered>>,
     /// Of all blocks, cycles by how often they are executed.
     time: f64,
+}
+
+/// So many registers that a block lacks, by how often it is executed.
+fn lacking(block: &Stretch, missing: i32) -> f64 {
+    f64::from(missing.max(0)) * TURNS.powi(block.depth.min(NESTED) as i32)
 }
 
 /// What a block's orders take, by how often it is executed.
@@ -289,7 +301,7 @@ fn time(block: &Stretch, orders: &[Ordered]) -> f64 {
 /// The registers of each file that a block may need with so many stated.
 fn limits(code: &Code, block: &Stretch, stated: i32) -> Counts {
     let stated = block.held.unwrap_or(stated);
-    [usable(stated, code.reserve), code.limits[1], code.limits[2], code.limits[3]]
+    [usable(stated, code.reserve), block.limits[1], block.limits[2], block.limits[3]]
 }
 
 /// Instructions, by how often they are executed. Of copies those from one register file to another: others mostly come to nothing.
@@ -377,11 +389,11 @@ impl Plan {
 
     /// Settles it, and another one if fewer are missing there otherwise, so that the two can be compared: never are fewer missing in the end.
     fn settle_beside(&mut self, code: &Code, other: &mut Plan, of_other: &Code) {
-        if other.settled && self.missing > other.missing {
+        if other.settled && self.lacking > other.lacking {
             return;
         }
         self.settle(code);
-        if self.missing >= other.missing {
+        if self.lacking >= other.lacking {
             other.settle(of_other);
         }
     }
@@ -394,6 +406,7 @@ impl Plan {
                 continue;
             }
             self.time -= time(block, orders);
+            self.lacking -= lacking(block, needed(block, orders) - limits[0]);
             for (part, order) in block.parts.iter().zip(orders.iter_mut()) {
                 let best = std::mem::replace(order, Ordered { order: None, most: part.count, cycles: 0 });
                 *order = orders::spilling(part, &limits, &code.tuning, best);
@@ -402,6 +415,7 @@ impl Plan {
             self.time += time(block, orders);
             self.most = self.most.max(needed);
             self.missing = self.missing.max(needed - limits[0]);
+            self.lacking += lacking(block, needed - limits[0]);
         }
     }
 
@@ -437,6 +451,8 @@ impl Plan {
             missing: 0,
             settled: true,
             missing_uniform: 0,
+            uniform: Vec::new(),
+            lacking: 0.0,
             blocks: Vec::with_capacity(code.blocks.len()),
             time: 0.0,
         }
@@ -455,7 +471,12 @@ impl Plan {
         let room = limits(code, block, self.stated);
         self.most = self.most.max(needed);
         self.missing = self.missing.max(needed - room[0]);
-        self.missing_uniform = self.missing_uniform.max(missing_uniform(block, &orders, &room));
+        self.lacking += lacking(block, needed - room[0]);
+        let uniform = missing_uniform(block, &orders, &room);
+        self.missing_uniform = self.missing_uniform.max(uniform);
+        self.lacking += lacking(block, uniform);
+        self.uniform
+            .extend(Some((block.block, room[RegFile::UR as usize] + uniform)).filter(|_| uniform > 0));
         self.time += time(block, &orders);
         self.blocks.push(orders);
     }
@@ -472,12 +493,8 @@ impl Plan {
 
     /// Whether it is better than another plan for the same kernel, counters being in uniform registers; `fewer`: it executes fewer instructions.
     fn is_worth(&self, other: &Plan, aim: i32, fewer: bool) -> bool {
-        // Those that find no room come and go in each round.
-        if self.missing_uniform > other.missing_uniform {
-            return false;
-        }
-        if self.missing() != other.missing() {
-            return self.missing() < other.missing();
+        if self.lacking != other.lacking {
+            return self.lacking < other.lacking;
         }
         let fit = |p: &Plan| warps(p.stated, aim);
         let (new, old) = (self.cost(aim), other.cost(aim));
@@ -487,8 +504,8 @@ impl Plan {
 
     /// Whether it is better than another plan for the same kernel.
     fn is_better(&self, other: &Plan, aim: i32) -> bool {
-        if self.missing() != other.missing() {
-            return self.missing() < other.missing();
+        if self.lacking != other.lacking {
+            return self.lacking < other.lacking;
         }
         let (new, old) = (self.cost(aim), other.cost(aim));
         let fit = |p: &Plan| warps(p.stated, aim);

@@ -670,7 +670,7 @@ mod tests {
         let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
         let cfg = Cfg::new(&f);
         let ranges = Ranges::new(&f, &cfg);
-        assert!(run(&mut f, &cfg, Room { limit, kept: 1, grants: None }, &ranges));
+        assert!(run(&mut f, &cfg, Room { limit, kept: 1, grants: None, whole: None }, &ranges));
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         f.to_string()
     }
@@ -687,7 +687,7 @@ mod tests {
         let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
         let cfg = Cfg::new(&f);
         let ranges = Ranges::new(&f, &cfg);
-        let changed = run(&mut f, &cfg, Room { limit: 8, kept: 1, grants: None }, &ranges);
+        let changed = run(&mut f, &cfg, Room { limit: 8, kept: 1, grants: None, whole: None }, &ranges);
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         (changed, f.to_string())
     }

@@ -218,6 +218,11 @@ impl WholeWarp {
         WholeWarp { start, end, uniformity }
     }
 
+    /// The blocks in which they are from start to end.
+    pub fn blocks(&self, cfg: &Cfg) -> FixedBitSet {
+        cfg.rpo.iter().filter(|b| self.at_start(**b) && self.at_end(**b)).map(|b| b.index()).collect()
+    }
+
     /// Whether lanes may have different contents in a value.
     pub fn differs(&self, v: Value) -> bool {
         self.uniformity.is_divergent(v)

@@ -17,6 +17,7 @@ pub use chains::run as bring_less;
 pub use part::at_barriers as part_at_barriers;
 
 use crate::convergence;
+use crate::liveness::{self, Liveness};
 use crate::remat::is_word_or_pair;
 use crate::together::WholeWarp;
 use cranelift_entity::packed_option::PackedOption;
@@ -36,9 +37,11 @@ use thin_vec::ThinVec;
 const MOST: usize = 56;
 const LEFT: usize = 8;
 
-/// Puts them there, `spared` registers left to what lives within blocks beside the usual ones; if there were any, the blocks in which all lanes of the
-/// warp are together.
-pub fn run(func: &mut Function, cfg: &Cfg, spared: usize) -> Option<FixedBitSet> {
+/// Registers that are left to what lives within blocks, beside the usual ones.
+pub type Spared = SecondaryMap<Block, usize>;
+
+/// Puts them there, but for those `spared`; if there were any, the blocks in which all lanes of the warp are together.
+pub fn run(func: &mut Function, cfg: &Cfg, spared: &Spared) -> Option<FixedBitSet> {
     // ptxas's loops on sm_75 have none.
     if !func.entry || func.target.sm < 80 || calls_destroy(func, cfg) {
         return None;
@@ -56,24 +59,31 @@ pub fn run(func: &mut Function, cfg: &Cfg, spared: usize) -> Option<FixedBitSet>
     // `barrier.sync`, to which lanes may come from several places: ptxas has no counters behind it.
     let meetings: FxHashSet<Inst> = insts.filter(|i| ori::meeting::is_meeting(&func.insts[*i])).collect();
     let found = Found::new(&with_regions, &loops, &meetings);
-    let most = usize::from(func.target.info().uregs).saturating_sub(LEFT + spared).min(MOST);
-    let taken = |chosen: &FixedBitSet| {
-        across(func, cfg, |v| match func.values[v].file {
+    let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
+    let lanes = liveness::Lanes::new(func);
+    let live = Liveness::new(func, cfg, &lanes);
+    let alive = Live { lanes: &lanes, live: &live };
+    let budget = |chosen: &FixedBitSet| {
+        let uniform = |v: Value| match func.values[v].file {
             RegFile::R => chosen.contains(v.index()),
             file => file == RegFile::UR,
-        })
+        };
+        let taken = Across::new(func, cfg, uniform).taken(func, cfg, alive, Some(&found.whole));
+        Budget::new(func, cfg, alive, &found.whole, |b| most as i32 - (taken.blocks[b] + spared[b]) as i32)
     };
     let nothing = FixedBitSet::with_capacity(func.values.len());
-    let mut chosen = found.counters(func, cfg).filter(|c| taken(c) <= most).unwrap_or(nothing);
-    let room = most.saturating_sub(taken(&chosen));
-    let room = room.saturating_sub(found.add_brought(func, cfg, &loops, room, &mut chosen));
-    found.add_invariants(func, cfg, &loops, room, &mut chosen);
-    let taken = taken(&chosen);
-    if chosen.is_clear() || taken > most {
+    let counters = found.counters(func, cfg);
+    let counters = counters.map(|c| (budget(&c), c)).filter(|(b, _)| !b.is_exceeded());
+    let (mut room, mut chosen) = counters.unwrap_or_else(|| (budget(&nothing), nothing));
+    found.add_brought(func, cfg, &loops, &mut room, &mut chosen);
+    found.add_invariants(func, cfg, &loops, &mut room, &mut chosen);
+    let room = budget(&chosen);
+    if chosen.is_clear() || room.is_exceeded() {
         return None;
     }
+    let left = room.least();
     let mut moved = found.bring(func, cfg, &mut chosen);
-    convert::convert(func, cfg, &chosen, &mut moved, most - taken, &dom, &loops);
+    convert::convert(func, cfg, &chosen, &mut moved, left, &dom, &loops);
     Some(found.whole)
 }
 
@@ -112,9 +122,7 @@ impl Found {
         let cfg = Cfg::new(func);
         let warp = WholeWarp::new(func, &cfg, meetings);
         let none = FixedBitSet::with_capacity(func.values.len());
-        let whole = cfg.rpo.iter().filter(|b| warp.at_start(**b) && warp.at_end(**b));
-        let whole = whole.map(|b| b.index()).collect();
-        let mut found = Found { fit: none, words: SecondaryMap::new(), whole };
+        let mut found = Found { fit: none, words: SecondaryMap::new(), whole: warp.blocks(&cfg) };
         let word = |v: &Value| {
             let d = func.values[*v];
             d.file == RegFile::R && d.width == 1 && !warp.differs(*v)
@@ -239,28 +247,26 @@ impl Found {
         self.fit.count_ones(..) != before
     }
 
-    /// Adds words that loops bring to uniform registers again in each round, as far as `room` registers reach; how many registers they take.
+    /// Adds words that loops bring to uniform registers again in each round, as far as there is `room`.
     fn add_brought(
         &self,
         func: &Function,
         cfg: &Cfg,
         loops: &LoopForest,
-        room: usize,
+        room: &mut Budget<'_>,
         chosen: &mut FixedBitSet,
-    ) -> usize {
-        let mut taken = 0;
+    ) {
         for &b in cfg.rpo.iter().filter(|b| loops.depth(**b) > 0) {
             for i in &func.blocks[b].insts {
                 let brought = R2ur::of(&func.insts[*i]).and_then(|s| value_of(s.a));
                 if let Some(v) = brought.filter(|v| self.is_brought(*v) && self.fits(*v, loops.depth(b)))
-                    && taken < room
-                    && !chosen.put(v.index())
+                    && !chosen.contains(v.index())
+                    && room.take(&[v])
                 {
-                    taken += 1;
+                    chosen.insert(v.index());
                 }
             }
         }
-        taken
     }
 
     /// Brings the chosen words that have to be brought to uniform registers behind where they are made, for what is chosen and what brought
@@ -333,13 +339,13 @@ impl Found {
     }
 
     /// Adds what is computed of constants alone and read in loops around which it is not made, with all that it is computed of, as far as
-    /// `room` registers reach.
+    /// there is `room`.
     fn add_invariants(
         &self,
         func: &Function,
         cfg: &Cfg,
         loops: &LoopForest,
-        mut room: usize,
+        room: &mut Budget<'_>,
         chosen: &mut FixedBitSet,
     ) {
         let mut made: SecondaryMap<Value, Option<(Inst, Block)>> = SecondaryMap::new();
@@ -404,12 +410,10 @@ impl Found {
                         }
                     }
                 }
-                let outside = together
-                    .iter()
-                    .filter(|v| func.values[**v].file == RegFile::R && elsewhere.contains(v.index()));
-                let words: usize = outside.map(|v| usize::from(func.values[*v].width)).sum();
-                if fits && words <= room {
-                    room -= words;
+                let is_outside =
+                    |v: &Value| func.values[*v].file == RegFile::R && elsewhere.contains(v.index());
+                let outside: Vec<Value> = together.iter().copied().filter(is_outside).collect();
+                if fits && room.take(&outside) {
                     together.into_iter().for_each(|v| chosen.insert(v.index()));
                 }
             }
@@ -470,6 +474,57 @@ impl Found {
                 return Some(chosen);
             }
         }
+    }
+}
+
+/// How many uniform registers are left in each block for what lives from block to block.
+struct Budget<'a> {
+    func: &'a Function,
+    cfg: &'a Cfg,
+    alive: Live<'a>,
+    whole: &'a FixedBitSet,
+    left: SecondaryMap<Block, i32>,
+}
+
+impl<'a> Budget<'a> {
+    fn new(
+        func: &'a Function,
+        cfg: &'a Cfg,
+        alive: Live<'a>,
+        whole: &'a FixedBitSet,
+        left: impl Fn(Block) -> i32,
+    ) -> Budget<'a> {
+        let mut all = SecondaryMap::new();
+        cfg.rpo.iter().for_each(|b| all[*b] = left(*b));
+        Budget { func, cfg, alive, whole, left: all }
+    }
+
+    /// As many as the fullest block has.
+    fn least(&self) -> usize {
+        self.cfg.rpo.iter().map(|b| self.left[*b]).min().unwrap_or(0).max(0) as usize
+    }
+
+    fn is_exceeded(&self) -> bool {
+        self.cfg.rpo.iter().any(|b| self.left[*b] < 0)
+    }
+
+    /// Takes registers for values, if they reach: everywhere for those that live where lanes may be apart.
+    fn take(&mut self, values: &[Value]) -> bool {
+        let mut left = self.left.clone();
+        for v in values {
+            let all = self.alive.lanes.all(*v);
+            let Live { live, .. } = self.alive;
+            let lives = |b: &&Block| live.is_live_in(**b, all.clone()) || live.is_live_out(**b, all.clone());
+            let apart = |b: &Block| !self.whole.contains(b.index());
+            let spread = self.cfg.rpo.iter().filter(lives).any(apart);
+            let taken = self.cfg.rpo.iter().filter(|b| spread || lives(b));
+            taken.for_each(|b| left[*b] -= i32::from(self.func.values[*v].width));
+        }
+        let fits = self.cfg.rpo.iter().all(|b| left[*b] >= 0);
+        if fits {
+            self.left = left;
+        }
+        fits
     }
 }
 
@@ -692,6 +747,52 @@ impl Across {
         let roots = self.values.ones().map(|v| self.root(Value::new(v)));
         roots.filter(|v| counted.insert(*v)).map(|v| usize::from(func.values[v].width)).sum()
     }
+
+    /// How many registers they take in each block: those that live only where the `whole` warp is together, where they live.
+    pub fn taken(&self, func: &Function, cfg: &Cfg, alive: Live<'_>, whole: Option<&FixedBitSet>) -> Taken {
+        let mut here: FxHashSet<Value> = FxHashSet::default();
+        let mut everywhere: FxHashSet<Value> = FxHashSet::default();
+        let mut each: Vec<(Block, Value)> = Vec::new();
+        let Live { lanes, live } = alive;
+        for &b in &cfg.rpo {
+            let mut note = |v: Value| _ = self.holds(v) && here.insert(self.root(v));
+            let owner = |l: &u32| lanes.owner(*l).map(|(v, _)| v);
+            live.live_in[b].iter().chain(&live.live_out[b]).filter_map(owner).for_each(&mut note);
+            func.blocks[b].params.iter().copied().for_each(&mut note);
+            let targets = func.blocks[b].term.targets();
+            targets.iter().flat_map(|t| t.args.iter().copied()).for_each(&mut note);
+            if whole.is_some_and(|w| w.contains(b.index())) {
+                each.extend(here.drain().map(|v| (b, v)));
+            } else {
+                everywhere.extend(here.drain());
+            }
+        }
+        let width = |v: &Value| usize::from(func.values[*v].width);
+        let least = everywhere.iter().map(width).sum();
+        let mut taken = Taken { blocks: SecondaryMap::with_default(least), most: least };
+        for (b, v) in each.into_iter().filter(|(_, v)| !everywhere.contains(v)) {
+            taken.blocks[b] += width(&v);
+            taken.most = taken.most.max(taken.blocks[b]);
+        }
+        taken
+    }
+}
+
+/// What lives where in a function.
+#[derive(Clone, Copy)]
+pub struct Live<'a> {
+    /// The lanes of its values.
+    pub lanes: &'a liveness::Lanes,
+    /// Where they live.
+    pub live: &'a Liveness,
+}
+
+/// How many registers of a kind are taken from block to block: in each block, and the most.
+pub struct Taken {
+    /// In each block.
+    pub blocks: SecondaryMap<Block, usize>,
+    /// The most.
+    pub most: usize,
 }
 
 /// How many registers those take.

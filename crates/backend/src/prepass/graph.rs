@@ -7,7 +7,7 @@ use crate::liveness::{Lanes, Liveness, for_each_def, for_each_use};
 use crate::order;
 use crate::schedule::{WINDOW, expected_latency};
 use crate::timing;
-use crate::uniform::Across;
+use crate::uniform::{Across, Live, Taken};
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
@@ -22,8 +22,6 @@ use smallvec::SmallVec;
 pub struct Code {
     /// Those with more than one instruction.
     pub blocks: Vec<Stretch>,
-    /// Registers that may be live of files other than R.
-    pub limits: Counts,
     /// Registers of R to be left free.
     pub reserve: i32,
     /// What was chosen for the function.
@@ -36,6 +34,8 @@ pub struct Stretch {
     pub block: Block,
     /// How many loops it is in.
     pub depth: u32,
+    /// Registers that may be live in it of files other than R.
+    pub limits: Counts,
     /// Its parts, the last first.
     pub parts: Vec<Part>,
     /// The most registers live at once where nothing moves.
@@ -101,17 +101,20 @@ pub struct Alive {
 impl Code {
     /// Looks at a function in SSA.
     pub(super) fn new(func: &Function, at: Around<'_>, reserve: i32) -> (Code, Alive) {
-        let Around { cfg, grants, whole } = at;
+        let Around { cfg, grants, whole, passes } = at;
         let lanes = Lanes::new(func);
         let live = Liveness::new(func, cfg, &lanes);
         let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
-        let mut walk = Walk { whole, ..Walk::new(func, cfg, &lanes, &live) };
+        let mut walk = Walk {
+            whole: whole.filter(|_| passes),
+            ..Walk::new(func, cfg, Live { lanes: &lanes, live: &live }, whole)
+        };
         let several = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1);
         let held = |b: Block| grants.map(|g| g.held(b).into());
         let asks: FxHashSet<_> = loops.loops.keys().filter(|l| asks_barrier(func, cfg, &loops, *l)).collect();
         let depth = |b| loops.depth(b) - u32::from(loops.innermost(b).is_some_and(|l| asks.contains(&l)));
         let blocks = several.map(|b| Stretch { held: held(b), ..walk.block(b, depth(b)) }).collect();
-        let code = Code { blocks, limits: walk.limits, reserve, tuning: func.tuning.clone() };
+        let code = Code { blocks, reserve, tuning: func.tuning.clone() };
         (code, Alive { lanes, live })
     }
 }
@@ -138,7 +141,8 @@ struct Walk<'a> {
     live: &'a Liveness,
     /// The file of each lane; `u8::MAX` where that has no limit.
     files: Vec<u8>,
-    limits: Counts,
+    /// How many registers those take.
+    taken: [Taken; 2],
     /// The values in uniform registers, and in uniform predicates, that live from block to block.
     across: [Across; 2],
     /// Whether a lane is live at the place that the walk has come to, and how many of each file are.
@@ -151,11 +155,12 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(func: &'a Function, cfg: &Cfg, lanes: &'a Lanes, live: &'a Liveness) -> Walk<'a> {
+    fn new(func: &'a Function, cfg: &Cfg, alive: Live<'a>, whole: Option<&FixedBitSet>) -> Walk<'a> {
+        let Live { lanes, live } = alive;
         let file =
             |l: u32| lanes.owner(l).and_then(|(v, _)| nth(func.values[v].file)).map_or(u8::MAX, |f| f as u8);
         let mut files: Vec<u8> = (0..lanes.count() as u32).map(file).collect();
-        // What of the uniform registers lives from block to block has its register everywhere: limits are of what lives within blocks beside that.
+        // What of the uniform registers lives from block to block has its register there: limits are of what lives within blocks beside that.
         let across = Across::each(func, cfg, |v| match func.values[v].file {
             RegFile::UR => Some(0),
             RegFile::UP => Some(1),
@@ -164,16 +169,14 @@ impl<'a> Walk<'a> {
         for v in func.values.keys().filter(|v| across.iter().any(|a| a.holds(*v))) {
             lanes.all(v).for_each(|l| files[l as usize] = u8::MAX);
         }
-        let [taken, truths] = across.each_ref().map(|a| a.words(func) as i32);
-        let uregs = i32::from(func.target.info().uregs);
-        let limits = [0, 6, (uregs - 8 - taken).max(8), (6 - truths).max(2)];
+        let taken = across.each_ref().map(|a| a.taken(func, cfg, alive, whole));
         let count = files.len();
         Walk {
             func,
             lanes,
             live,
             files,
-            limits,
+            taken,
             across,
             is_live: vec![false; count],
             count: [0; FILES],
@@ -188,6 +191,13 @@ impl<'a> Walk<'a> {
         {
             *c += if live { 1 } else { -1 };
         }
+    }
+
+    /// The registers of each file but R that a block may need beside what lives from block to block.
+    fn limits(&self, b: Block) -> Counts {
+        let [taken, truths] = self.taken.each_ref().map(|t| t.blocks[b] as i32);
+        let uregs = i32::from(self.func.target.info().uregs);
+        [0, 6, (uregs - 8 - taken).max(8), (6 - truths).max(2)]
     }
 
     fn shares(&self, b: Block) -> Vec<(usize, Vec<usize>)> {
@@ -266,7 +276,7 @@ impl<'a> Walk<'a> {
             self.lanes.all(*p).for_each(|l| self.set(l, false));
         }
         debug_assert_eq!(self.count, [0; FILES], "{b} of {}: liveness", func.name);
-        Stretch { block: b, depth, parts, fixed, held: None, shares: self.shares(b) }
+        Stretch { block: b, depth, limits: self.limits(b), parts, fixed, held: None, shares: self.shares(b) }
     }
 
     /// Steps backward over an instruction that does not move.

@@ -46,7 +46,7 @@ impl FromIterator<Held> for Intervals {
 
 impl Intervals {
     /// All of them, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = &Held> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Held> + Clone {
         let (few, many) = match self {
             Intervals::Few(v) => (Some(v.iter()), None),
             Intervals::Many(m) => (None, Some(m.values())),
@@ -72,14 +72,6 @@ impl Intervals {
         match self {
             Intervals::Few(v) => v.first(),
             Intervals::Many(m) => m.values().next(),
-        }
-    }
-
-    /// The last of them.
-    pub fn last(&self) -> Option<&Held> {
-        match self {
-            Intervals::Few(v) => v.last(),
-            Intervals::Many(m) => m.values().next_back(),
         }
     }
 

@@ -23,6 +23,7 @@ mod webs;
 use crate::liveness::Ranges;
 use crate::pool::{self, Grants};
 use crate::together::WholeWarp;
+use crate::uniform::across;
 use color::{Coloring, Order, Terms};
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
@@ -30,7 +31,6 @@ use ori::cfg::Cfg;
 use ori::registers::FILES;
 use ori::{Allocated, Block, Function, Value};
 use room::{FEW, Room};
-use rustc_hash::FxHashSet;
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Reg, RegFile};
 use spill::Spiller;
@@ -180,19 +180,32 @@ fn changing(func: &Function, cfg: &Cfg) -> Vec<Block> {
     cfg.rpo.iter().copied().filter(changes).collect()
 }
 
-/// Where all lanes of the warp are together, if that matters: if a block has parameters in uniform registers, all of which are passed where
-/// lanes are.
-fn whole_warp(func: &Function, cfg: &Cfg) -> Option<WholeWarp> {
+/// With so many uniform registers that live from block to block it matters where lanes are together.
+const MANY: usize = 8;
+
+/// Where all lanes of the warp are together, if that matters: if uniform registers change, or many live from block to block.
+fn together_for(func: &Function, cfg: &Cfg) -> Option<WholeWarp> {
+    let many = || across(func, cfg, |v| func.values[v].file == RegFile::UR) > MANY;
+    (!changing(func, cfg).is_empty() || func.entry && many()).then(|| {
+        // Behind those at which lanes of several places meet they go on from there.
+        let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).copied();
+        let meetings = insts.filter(|i| ori::meeting::is_meeting(&func.insts[*i])).collect();
+        WholeWarp::new(func, cfg, &meetings)
+    })
+}
+
+/// Whether a function has parameters in uniform registers, and all of them are passed where lanes are together.
+fn all_change_together(func: &Function, cfg: &Cfg, warp: &WholeWarp) -> bool {
     let changing = changing(func, cfg);
-    let warp = (!changing.is_empty()).then(|| WholeWarp::new(func, cfg, &FxHashSet::default()))?;
     let apart = |b: &Block| !warp.at_start(*b) || cfg.preds[*b].iter().any(|p| !warp.at_end(*p));
-    (!changing.iter().any(apart)).then_some(warp)
+    !changing.is_empty() && !changing.iter().any(apart)
 }
 
 /// Whether uniform registers change only where all lanes of the warp are together: a lane that comes later would otherwise find what
 /// those before it left. Allocation takes any function; this is asked where counters were put into such registers.
 pub fn changes_together(func: &Function, cfg: &Cfg) -> bool {
-    changing(func, cfg).is_empty() || whole_warp(func, cfg).is_some()
+    changing(func, cfg).is_empty()
+        || together_for(func, cfg).is_some_and(|warp| all_change_together(func, cfg, &warp))
 }
 
 fn is_uniform(func: &Function, v: Value) -> bool {
@@ -270,7 +283,10 @@ fn allocate_prepared(
     spiller: &mut Spiller,
     mut by_next_use: bool,
 ) -> Result<Allocation, Error> {
-    let warp = whole_warp(func, cfg);
+    let warp = together_for(func, cfg);
+    let whole = warp.as_ref().map(|warp| warp.blocks(cfg));
+    let whole = whole.as_ref();
+    let warp = warp.filter(|warp| all_change_together(func, cfg, warp));
     let grants = Grants::new(func, cfg);
     let grants = grants.as_ref();
 
@@ -290,7 +306,7 @@ fn allocate_prepared(
     let mut high = aim.map(|(file, _)| file).to_vec();
     let mut split: Option<Split> = None;
     // The function before general values leave their registers, and limits for that which are yet to be tried.
-    let mut whole: Option<(Rc<Function>, Spiller)> = None;
+    let mut unsplit: Option<(Rc<Function>, Spiller)> = None;
     let mut lower = LOWER.into_iter();
     let mut negotiations = NEGOTIATIONS;
     let mut allocated = loop {
@@ -299,15 +315,15 @@ fn allocate_prepared(
                 continue;
             }
             high.retain(|f| *f != file);
-            if file == RegFile::R && by_next_use && whole.is_none() {
-                whole = spiller.split(func, cfg, Room { limit, kept, grants }, &mut ranges);
-                if whole.is_some() {
+            if file == RegFile::R && by_next_use && unsplit.is_none() {
+                unsplit = spiller.split(func, cfg, Room { limit, kept, grants, whole }, &mut ranges);
+                if unsplit.is_some() {
                     high = aim.map(|(file, _)| file).to_vec();
                     split = None;
                     continue;
                 }
             }
-            if spiller.lower(func, cfg, file, Room { limit, kept, grants }, &forced, &mut ranges) {
+            if spiller.lower(func, cfg, file, Room { limit, kept, grants, whole }, &forced, &mut ranges) {
                 high = aim.map(|(file, _)| file).to_vec();
                 split = None;
             }
@@ -320,7 +336,8 @@ fn allocate_prepared(
         let Split { func: work, isolated, ranges: split_ranges, joint } =
             split.get_or_insert_with(|| Split::new(func, cfg, warp.as_ref()));
         apart.grow(work.values.len());
-        let webs = webs::Webs::new(work, cfg, isolated, &apart, split_ranges, joint, grants);
+        let webs =
+            webs::Webs::new(work, cfg, isolated, &apart, split_ranges, webs::Warp { joint, whole }, grants);
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
@@ -395,7 +412,7 @@ fn allocate_prepared(
         forced.dedup();
         // Tuples find no room among what is in registers: with fewer values there they do, or else they are spilled themselves.
         let general = aim.iter().find(|a| a.0 == RegFile::R).map_or(0, |a| a.1);
-        let fewer = match (forced.is_empty(), stuck, &whole) {
+        let fewer = match (forced.is_empty(), stuck, &unsplit) {
             (false, _, Some(_)) if forced.iter().all(|v| func.values[*v].file == RegFile::R) => {
                 lower.next().map(|part| (1.max(all * part / u32::from(Reg::ZERO)), 1))
             }
@@ -403,7 +420,7 @@ fn allocate_prepared(
             _ => None,
         };
         if let Some((fewer, confined_fewer)) = fewer
-            && let Some((before, state)) = whole.take()
+            && let Some((before, state)) = unsplit.take()
         {
             *spiller = state;
             *func = Rc::unwrap_or_clone(before);

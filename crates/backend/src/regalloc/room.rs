@@ -1,6 +1,7 @@
 //! How many registers may be live where.
 
 use crate::pool::Grants;
+use fixedbitset::FixedBitSet;
 use ori::Block;
 use ori::registers::Set;
 use sass::RegFile;
@@ -17,6 +18,8 @@ pub struct Room<'g> {
     pub kept: u32,
     /// How many of the general ones there are in each block, where a warp gives some back.
     pub grants: Option<&'g Grants>,
+    /// The blocks in which all lanes of the warp are together, as far as that is known.
+    pub whole: Option<&'g FixedBitSet>,
 }
 
 impl Room<'_> {

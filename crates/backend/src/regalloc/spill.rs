@@ -257,7 +257,7 @@ impl Spiller {
             });
         }
 
-        let spread = Spread::new(func, cfg, n);
+        let spread = matches!(file, RegFile::UR | RegFile::UP).then(|| Spread::new(func, cfg, n, room.whole));
         let mut starts: Vec<(u32, u32, u32)> = Vec::new();
         let mut length: SecondaryMap<Value, u32> = func.per_value();
         let mut pressure = 0i32;
@@ -265,12 +265,7 @@ impl Spiller {
             for i in 0..d.width {
                 let l = lanes.lane(v, i);
                 let lane = intervals.of(l);
-                let widened = match (lane.first(), lane.last()) {
-                    (Some(first), Some(last)) if matches!(file, RegFile::UR | RegFile::UP) => {
-                        spread.widened(*first, *last)
-                    }
-                    _ => None,
-                };
+                let widened = spread.as_ref().and_then(|spread| spread.widened(lane.iter().copied()));
                 for s in widened.as_ref().map_or(lane, std::slice::from_ref) {
                     starts.push((s.start, s.end, l));
                     length[v] += s.end - s.start;

@@ -287,16 +287,25 @@ fn copied_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(
     }
 }
 
+/// Where a warp is together.
+#[derive(Clone, Copy)]
+pub struct Warp<'a> {
+    /// Values in uniform registers that lanes change together.
+    pub joint: &'a FixedBitSet,
+    /// Blocks in which no lane is elsewhere, as far as that is known.
+    pub whole: Option<&'a FixedBitSet>,
+}
+
 impl Webs {
     /// Builds the webs of a function in which parameters are isolated. Values in `apart` are merged with
-    /// nothing that they need not be. Those in `joint` are in uniform registers that lanes change together.
+    /// nothing that they need not be.
     pub fn new(
         func: &Function,
         cfg: &Cfg,
         isolated: &Isolated,
         apart: &FixedBitSet,
         ranges: &Ranges,
-        joint: &FixedBitSet,
+        Warp { joint, whole }: Warp<'_>,
         grants: Option<&Grants>,
     ) -> Webs {
         let Ranges { lanes, numbering, intervals, destroyed, depth, .. } = ranges;
@@ -417,7 +426,7 @@ impl Webs {
                 out.merge(d, i, s, j, false);
             }
         }
-        out.spread_uniform(func, cfg, lanes.count() as u32);
+        out.spread_uniform(func, cfg, whole, lanes.count() as u32);
         out.keep_short(func);
         out.spread_left(func, cfg);
         let mut left = Vec::new();
@@ -474,12 +483,12 @@ impl Webs {
     }
 
     /// Makes uniform webs that live from block to block, or past a place at which other lanes may run, live everywhere. `fresh` is an unused value number.
-    fn spread_uniform(&mut self, func: &Function, cfg: &Cfg, mut fresh: u32) {
-        let spread = Spread::new(func, cfg, &self.numbering);
+    fn spread_uniform(&mut self, func: &Function, cfg: &Cfg, whole: Option<&FixedBitSet>, mut fresh: u32) {
+        let spread = Spread::new(func, cfg, &self.numbering, whole);
         for d in self.webs.values_mut().filter(|d| matches!(d.file, RegFile::UR | RegFile::UP)) {
             for lane in &mut d.lanes {
-                let (Some(first), Some(last)) = (lane.first(), lane.last()) else { continue };
-                if let Some(at) = spread.widened(first.at, last.at) {
+                let Some(first) = lane.first() else { continue };
+                if let Some(at) = spread.widened(lane.iter().map(|h| h.at)) {
                     let same = lane.iter().all(|h| h.number == first.number);
                     let number = if same { first.number } else { fresh };
                     fresh += 1;
@@ -506,7 +515,7 @@ impl Webs {
         if left.is_empty() {
             return;
         }
-        let everywhere = Spread::new(func, cfg, &self.numbering).everywhere();
+        let everywhere = Spread::new(func, cfg, &self.numbering, None).everywhere();
         for d in self.webs.values_mut().filter(|d| d.members.iter().any(|m| left.contains(&m.0))) {
             for lane in &mut d.lanes {
                 if let Some(number) = lane.first().map(|h| h.number) {

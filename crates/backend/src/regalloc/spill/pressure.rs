@@ -18,16 +18,13 @@ pub(super) fn most_needed(
     calls: bool,
 ) -> u32 {
     let Ranges { lanes, numbering: n, intervals, .. } = ranges;
-    let spread = matches!(file, RegFile::UR | RegFile::UP).then(|| Spread::new(func, cfg, n));
+    let spread = matches!(file, RegFile::UR | RegFile::UP).then(|| Spread::new(func, cfg, n, room.whole));
     // How many more registers are needed at each point than at the one before.
     let mut change = vec![0i32; 2 * n.at.len() + 3];
     for (v, d) in func.values.iter().filter(|(_, d)| d.file == file) {
         for i in 0..d.width {
             let lane = intervals.of(lanes.lane(v, i));
-            let widened = match (lane.first(), lane.last(), &spread) {
-                (Some(first), Some(last), Some(spread)) => spread.widened(*first, *last),
-                _ => None,
-            };
+            let widened = spread.as_ref().and_then(|spread| spread.widened(lane.iter().copied()));
             for s in widened.as_ref().map_or(lane, std::slice::from_ref) {
                 change[s.start as usize] += 1;
                 change[s.end as usize] -= 1;
