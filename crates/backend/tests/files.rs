@@ -49,7 +49,7 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             let cfg = ori::cfg::Cfg::new(&func);
             let cfg =
                 if uniform::part_at_barriers(&mut func, &cfg) { ori::cfg::Cfg::new(&func) } else { cfg };
-            let changed = uniform::run(&mut func, &cfg, 0).is_some();
+            let changed = uniform::run(&mut func, &cfg, &Default::default()).is_some();
             format!("// {changed}\n{}", verified(func))
         }
         "together" => {
