@@ -1,5 +1,5 @@
 //! Products in tensor memory of every kind: dense and sparse, of one block and of a pair, weight-stationary, scaled, with masks; compiled,
-//! executed and compared with the interpreter.
+//! executed and compared with the interpreter. `FORMS=all` takes every statement of the table in several shapes.
 
 use oxptxas::{Settings, compile};
 use oxsass::verify::{self, Verdict};
@@ -33,6 +33,26 @@ fn wrong(source: &str, name: &str) -> Option<String> {
         }
     }
     None
+}
+
+/// Every way to spell a product of a target, that the front end takes.
+fn spellings(target: &str, sm: u16) -> Vec<&'static str> {
+    let mut all = std::collections::BTreeSet::new();
+    for form in ptx::isa::Op::tcgen05.forms().iter().filter(|f| f.on(sm, ptx::isa::Suffix::Arch)) {
+        let mut names = vec![String::from("tcgen05")];
+        for group in form.groups {
+            let absent = group.optional.then_some(&[][..]);
+            let choices: Vec<_> = group.alternatives.iter().copied().chain(absent).collect();
+            let longer = names.iter().flat_map(|n| {
+                choices.iter().map(move |c| c.iter().fold(n.clone(), |n, m| format!("{n}.{}", m.name())))
+            });
+            names = longer.collect();
+        }
+        all.extend(names.into_iter().filter(|n| n.contains(".mma.")));
+    }
+    let taken =
+        |name: &String| Form::spelled(name, 0).is_some_and(|(f, k)| ptx::parse(&f.source(k, target)).is_ok());
+    all.into_iter().filter(taken).map(|n| &*n.leak()).collect()
 }
 
 /// What is multiplied: the kind, its elements and sums in the descriptor, a word of them and its bits that vary so that every element
@@ -93,6 +113,10 @@ struct Form {
     moves: bool,
     /// What collectors keep.
     kept: &'static str,
+    /// A copy over A in tensor memory before.
+    copied: &'static str,
+    /// The whole instruction, instead of what these make.
+    spelled: Option<&'static str>,
 }
 
 /// `{x0, x1, …}`
@@ -131,6 +155,48 @@ fn fill(out: &mut String, column: u32, count: u32, period: u32, word: &dyn Fn(&m
 }
 
 impl Form {
+    /// One for an instruction of this name, the `n`-th: other shapes, elements, places, masks with each.
+    fn spelled(name: &str, n: usize) -> Option<(Form, &'static Kind)> {
+        let words: Vec<&str> = name.split('.').collect();
+        let has = |w: &str| words.contains(&w);
+        let kind = words.iter().find_map(|w| w.strip_prefix("kind::"))?;
+        let by_16 = has("scale_vec::4X") || has("block16");
+        let fits = |k: &&Kind| {
+            let mut words = k.name.split('.');
+            words.next() == Some(kind) && (k.name.contains("block16") == by_16)
+        };
+        let kinds: Vec<&Kind> = KINDS.iter().filter(fits).collect();
+        let k = *kinds.get(n % kinds.len().max(1))?;
+        let (pair, sparse, stationary) = (has("cta_group::2"), has("sp"), has("ws"));
+        let moves = has("ashift");
+        let heights: &[u32] = match () {
+            () if stationary => &[32, 64, 128],
+            () if pair && (sparse || moves) => &[256],
+            () if pair => &[128, 256],
+            () if sparse || moves || k.factors.is_some() => &[128],
+            () => &[64, 128],
+        };
+        let widths: &[u32] = match () {
+            () if stationary => &[64, 128],
+            () if pair && kind == "i8" => &[32, 64],
+            () if pair => &[16, 48],
+            () => &[8, 32],
+        };
+        let form = Form {
+            rows: heights[n % heights.len()],
+            n: widths[n / 2 % widths.len()],
+            pair,
+            in_tensor: moves || n % 2 == 1,
+            sparse,
+            stationary,
+            masked: k.factors.is_none() && n / 3 % 2 == 1,
+            halvings: if matches!(kind, "f16" | "tf32") && !stationary { n as u32 % 4 * 5 } else { 0 },
+            moves,
+            ..Form::default()
+        };
+        Some((form, k))
+    }
+
     fn source(self, k: &Kind, target: &str) -> String {
         let group = if self.pair { 2 } else { 1 };
         let mut out = format!(
@@ -217,6 +283,9 @@ impl Form {
                 "@one tcgen05.shift.cta_group::{group}.down [ta + 256];\n@one tcgen05.cp.cta_group::{group}.4x256b [ta + 256], da;"
             );
         }
+        if !self.copied.is_empty() {
+            let _ = writeln!(out, "@one tcgen05.cp.cta_group::{group}.{} [ta + 256], da;", self.copied);
+        }
         for (turn, adds) in [1, 0, 1].into_iter().enumerate() {
             // The second one goes elsewhere, so that what it leaves alone is seen.
             let d = if turn == 1 { "[ta + 128]" } else { "[ta]" };
@@ -226,6 +295,7 @@ impl Form {
             let _ = write!(name, ".cta_group::{group}.kind::{}", k.name);
             name += if self.moves { ".ashift" } else { "" };
             name += self.kept;
+            let name = self.spelled.unwrap_or(&name);
             let _ = write!(out, "mov.u32 v, {adds}; setp.eq.u32 q, v, 1;\n@one {name} {d}, ");
             out += if self.in_tensor { "[ta + 256], db, " } else { "da, db, " };
             out += if self.sparse { "[ta + 264], " } else { "" };
@@ -380,4 +450,46 @@ fn more() {
         }
     }
     check(&all, "sm_100a");
+}
+
+/// Each block of a pair copies from its own shared memory.
+#[test]
+fn copies_of_pairs() {
+    let k = KINDS.iter().find(|k| k.name == "i8").unwrap();
+    let shapes = [
+        ["128x256b", "128x256b.b8x16.b6x16_p32", "128x256b.b8x16.b4x16_p64"],
+        ["4x256b", "4x256b.b8x16.b6x16_p32", "4x256b.b8x16.b4x16_p64"],
+        ["128x128b", "128x128b.b8x16.b6x16_p32", "128x128b.b8x16.b4x16_p64"],
+        [
+            "64x128b.warpx2::02_13",
+            "64x128b.warpx2::02_13.b8x16.b6x16_p32",
+            "64x128b.warpx2::02_13.b8x16.b4x16_p64",
+        ],
+        [
+            "64x128b.warpx2::01_23",
+            "64x128b.warpx2::01_23.b8x16.b6x16_p32",
+            "64x128b.warpx2::01_23.b8x16.b4x16_p64",
+        ],
+        ["32x128b.warpx4", "32x128b.warpx4.b8x16.b6x16_p32", "32x128b.warpx4.b8x16.b4x16_p64"],
+    ];
+    let form = |copied| Form { rows: 256, n: 32, pair: true, in_tensor: true, copied, ..Form::default() };
+    let all: Vec<_> = shapes.concat().into_iter().map(|copied| (form(copied), k)).collect();
+    check(&all, "sm_100a");
+}
+
+#[test]
+fn statements_of_the_table() {
+    let (step, shapes) = if std::env::var_os("FORMS").is_some() { (1, 4) } else { (9, 1) };
+    for (target, sm) in [("sm_100a", 100), ("sm_103a", 103)] {
+        let names = spellings(target, sm);
+        assert!(names.len() > 350, "{target}: {}", names.len());
+        let some = names.iter().enumerate().step_by(step);
+        let all = some.flat_map(|(i, name)| {
+            (0..shapes).filter_map(move |s| {
+                let (form, k) = Form::spelled(name, i / step + s * 7)?;
+                Some((Form { spelled: Some(name), ..form }, k))
+            })
+        });
+        check(&all.collect::<Vec<_>>(), target);
+    }
 }
