@@ -15,8 +15,24 @@ const DIMS: usize = 5;
 pub(crate) const BYTES: usize = 128;
 
 /// Element types by the number that `tensormap.replace.elemtype` has for them.
-pub(crate) const TYPES: [&str; 13] =
-    ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz"];
+pub(crate) const TYPES: [&str; 16] = [
+    "u8",
+    "u16",
+    "u32",
+    "s32",
+    "u64",
+    "s64",
+    "f16",
+    "f32",
+    "f32.ftz",
+    "f64",
+    "bf16",
+    "tf32",
+    "tf32.ftz",
+    "b4x16",
+    "b4x16_p64",
+    "b6x16_p32",
+];
 
 /// Bytes of the swizzles by the number that `tensormap.replace.swizzle_mode` has for them.
 pub(crate) const SWIZZLES: [u64; 4] = [0, 32, 64, 128];
@@ -51,6 +67,19 @@ fn step(i: usize) -> Bits {
 /// Bytes between neighbours in dimension `i + 1` over 16: the lower part and the upper.
 fn stride(i: usize) -> [Bits; 2] {
     [((0xc + 4 * i) * 8, 32), (0x1c * 8 + 4 * i, 4)]
+}
+
+// How columns of pixels are laid out, the driver alone knows, as `tensormap.replace` cannot say it: these are places of our own, of launch
+// files.
+/// Whether they are.
+const BY_COLUMNS: Bits = (0x60 * 8, 1);
+/// Channels of a pixel, and pixels of a column.
+const CHANNELS: Bits = (0x62 * 8, 16);
+const PIXELS: Bits = (0x64 * 8, 16);
+
+/// The lower and the upper corner of the box in dimension `i + 1`.
+fn corners(i: usize) -> [Bits; 2] {
+    [((0x66 + 2 * i) * 8, 16), ((0x6c + 2 * i) * 8, 16)]
 }
 
 fn get(map: &[u8; BYTES], (first, count): Bits) -> u64 {
@@ -103,11 +132,65 @@ pub(crate) fn replace(map: &mut [u8; BYTES], field: &str, ordinal: usize, value:
     Some(())
 }
 
+/// Columns of pixels: channels of each, how many, and the corners of the box that its first one moves in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Columns {
+    pub(crate) channels: u64,
+    pub(crate) pixels: u64,
+    pub(crate) lower: [i64; 3],
+    pub(crate) upper: [i64; 3],
+}
+
+impl Columns {
+    /// Says it in a map.
+    pub(crate) fn put(&self, map: &mut [u8; BYTES]) {
+        set(map, BY_COLUMNS, 1);
+        set(map, CHANNELS, self.channels);
+        set(map, PIXELS, self.pixels);
+        for i in 0..3 {
+            let [lower, upper] = corners(i);
+            set(map, lower, self.lower[i] as u64);
+            set(map, upper, self.upper[i] as u64);
+        }
+    }
+
+    fn read(map: &[u8; BYTES]) -> Option<Columns> {
+        let corner = |which: usize| [0, 1, 2].map(|i| i64::from(get(map, corners(i)[which]) as i16));
+        (get(map, BY_COLUMNS) != 0).then(|| Columns {
+            channels: get(map, CHANNELS),
+            pixels: get(map, PIXELS),
+            lower: corner(0),
+            upper: corner(1),
+        })
+    }
+}
+
+/// How a copy takes columns of pixels.
+#[derive(Clone, Debug)]
+pub(crate) enum Walk {
+    /// Along all dimensions of the box, from the filter's base; what is read is so far from there.
+    All(Vec<u16>),
+    /// Along the first one alone: pixels behind the column, how far box and start move on, and whether there are 128 pixels in
+    /// any case.
+    First { halo: u16, offset: u16, fixed: bool },
+}
+
 /// What an element is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Element {
-    Int { bytes: u64, signed: bool },
-    Float { format: Format, ftz: bool },
+    Int {
+        bytes: u64,
+        signed: bool,
+    },
+    Float {
+        format: Format,
+        ftz: bool,
+    },
+    /// Sixteen of so many bits, which stand together at the start of so many bytes of shared memory.
+    Narrow {
+        bits: u64,
+        room: u64,
+    },
 }
 
 impl Element {
@@ -126,14 +209,28 @@ impl Element {
             8 => float(F32, true),
             9 => float(F64, false),
             10 => float(BF16, false),
+            11 => Element::Narrow { bits: 4, room: 8 },
+            12 => Element::Narrow { bits: 4, room: 16 },
+            13 => Element::Narrow { bits: 6, room: 16 },
             _ => return None,
         })
     }
 
+    /// Bytes that are moved together.
     fn bytes(self) -> u64 {
         match self {
             Element::Int { bytes, .. } => bytes,
             Element::Float { format, .. } => u64::from(format.bits() / 8),
+            Element::Narrow { bits: 4, .. } => 8,
+            Element::Narrow { .. } => 4,
+        }
+    }
+
+    /// How many elements stand together, their bytes in global memory, and in shared memory.
+    fn unit(self) -> [u64; 3] {
+        match self {
+            Element::Narrow { bits, room } => [16, 2 * bits, room],
+            e => [1, e.bytes(), e.bytes()],
         }
     }
 }
@@ -160,6 +257,10 @@ pub(crate) enum TensorMapError {
     },
     /// Rows of its box do not end where one may.
     Rows,
+    /// What is copied is not what the map is for.
+    Mode,
+    /// An element outside of the tensor is a NaN of which no document says the bits.
+    Nan,
 }
 
 impl fmt::Display for TensorMapError {
@@ -169,6 +270,10 @@ impl fmt::Display for TensorMapError {
             TensorMapError::Rank => f.write_str("a tensor map with more than five dimensions"),
             TensorMapError::Coordinates { coordinates, rank } => {
                 write!(f, "{coordinates} coordinates for a tensor map of {rank} dimensions")
+            }
+            TensorMapError::Mode => f.write_str("a copy of another kind than its tensor map is for"),
+            TensorMapError::Nan => {
+                f.write_str("not supported: the NaN that stands for an element outside of a tensor")
             }
             TensorMapError::Rows => f.write_str("a box whose rows are not multiples of 16 bytes"),
         }
@@ -183,8 +288,12 @@ pub(crate) struct TensorMap {
     address: u64,
     rank: usize,
     element: Element,
-    /// Bits of a shared address that the swizzle changes: 0 to 3.
+    /// Bits of a shared address that the swizzle changes: 0 to 3; and the logarithm of the units of 16 bytes that stay together.
     swizzle: u64,
+    together: u64,
+    /// Whether NaN stands for elements outside.
+    nan: bool,
+    columns: Option<Columns>,
     strides: [u64; DIMS],
     dims: [u64; DIMS],
     sizes: [u64; DIMS],
@@ -204,40 +313,64 @@ impl TensorMap {
         if get(map, INTERLEAVE) != 0 {
             return refuse("with an interleaved layout");
         }
-        if get(map, FILL) != 0 {
-            return refuse("that fills with NaNs");
-        }
-        if get(map, ATOMICITY) != 0 {
-            return refuse("with another atomicity of its swizzle");
+        // 16 bytes, 32, 32 of which halves change places, 64.
+        let together = match get(map, ATOMICITY) {
+            0 => 0,
+            1 => 1,
+            3 => 2,
+            _ => return refuse("whose swizzle turns 16 bytes around"),
+        };
+        let swizzle = get(map, SWIZZLE);
+        if together != 0 && swizzle != 3 {
+            return refuse("with this atomicity of its swizzle");
         }
         let Some(element) = Element::of(get(map, ELEMENT)) else {
-            return refuse("of elements of less than 8 bits");
+            return refuse("of these elements");
         };
+        let nan = get(map, FILL) != 0;
+        if nan && !matches!(element, Element::Float { .. }) {
+            return refuse("that fills with NaNs that its elements do not have");
+        }
         let rank = get(map, RANK) as usize + 1;
         if rank > DIMS {
             return Err(TensorMapError::Rank);
         }
+        let [count, bytes, _] = element.unit();
         let each = |f: &dyn Fn(usize) -> u64| -> [u64; DIMS] { std::array::from_fn(f) };
         let strides = each(&|i| match i {
-            0 => element.bytes(),
+            0 => bytes,
             _ => {
                 let [low, high] = stride(i - 1);
                 (get(map, high) << 32 | get(map, low)) << 4
             }
         });
+        let units = |i: usize, n: u64| if i == 0 { n / count } else { n };
         Ok(TensorMap {
             address: get(map, ADDRESS),
             rank,
             element,
-            swizzle: get(map, SWIZZLE),
+            swizzle,
+            together,
+            nan,
+            columns: Columns::read(map),
             strides,
-            dims: each(&|i| get(map, dim(i)) + 1),
-            sizes: each(&|i| get(map, box_dim(i)) + 1),
+            dims: each(&|i| units(i, get(map, dim(i)) + 1)),
+            sizes: each(&|i| units(i, get(map, box_dim(i)) + 1)),
             steps: each(&|i| get(map, step(i)) + 1),
         })
     }
 
-    /// Bytes of an element.
+    /// Whether elements may be stored.
+    pub(crate) fn check_store(&self) -> Result<(), TensorMapError> {
+        match self.element {
+            Element::Narrow { room: 16, .. } => {
+                Err(TensorMapError::Unsupported("of these elements for stores"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that are moved together.
     pub(crate) fn element_bytes(&self) -> u32 {
         self.element.bytes() as u32
     }
@@ -245,6 +378,29 @@ impl TensorMap {
     /// Elements of the box in dimension `i`.
     fn count(&self, i: usize) -> u64 {
         self.sizes[i].div_ceil(self.steps[i])
+    }
+
+    /// A coordinate of the first dimension, in units.
+    fn first(&self, x: i32) -> Result<i64, TensorMapError> {
+        let [count, ..] = self.element.unit();
+        match i64::from(x).rem_euclid(count as i64) {
+            0 => Ok(i64::from(x).div_euclid(count as i64)),
+            _ => Err(TensorMapError::Rows),
+        }
+    }
+
+    /// Where the parts are that are moved of the elements in the order of shared memory, each given by its coordinates.
+    fn places(&self, elements: impl Iterator<Item = [i64; DIMS]>) -> Result<Vec<Place>, TensorMapError> {
+        let ([_, bytes, room], part) = (self.element.unit(), self.element.bytes());
+        let mut out = Vec::new();
+        for (n, at) in (0..).zip(elements) {
+            let address = self.address_of(&at[..self.rank]);
+            if address.is_none() && self.nan {
+                return Err(TensorMapError::Nan);
+            }
+            out.extend((0..bytes / part).map(|i| (n * room + i * part, address.map(|a| a + i * part))));
+        }
+        Ok(out)
     }
 
     /// The global address of an element; `None` outside of the tensor.
@@ -261,7 +417,8 @@ impl TensorMap {
         if coordinates != self.rank {
             return Err(TensorMapError::Coordinates { coordinates, rank: self.rank });
         }
-        if !(self.count(0) * self.element.bytes()).is_multiple_of(16) {
+        let width = self.columns.map_or(self.count(0), |c| c.channels);
+        if width == 0 || !(width * self.element.unit()[2]).is_multiple_of(16) {
             return Err(TensorMapError::Rows);
         }
         Ok(())
@@ -270,37 +427,106 @@ impl TensorMap {
     /// The elements of a tile in the order of shared memory.
     pub(crate) fn tile(&self, start: &[i32]) -> Result<Vec<Place>, TensorMapError> {
         self.check(start.len())?;
+        if self.columns.is_some() {
+            return Err(TensorMapError::Mode);
+        }
+        let first = self.first(start[0])?;
         let total: u64 = (0..self.rank).map(|i| self.count(i)).product();
-        Ok((0..total)
-            .map(|n| {
-                let mut rest = n;
-                let mut at = [0i64; DIMS];
-                for (i, x) in at.iter_mut().enumerate().take(self.rank) {
-                    let k = rest % self.count(i);
-                    rest /= self.count(i);
-                    *x = i64::from(start[i]) + (k * self.steps[i]) as i64;
-                }
-                (n * self.element.bytes(), self.address_of(&at[..self.rank]))
-            })
-            .collect())
+        self.places((0..total).map(|n| {
+            let mut rest = n;
+            let mut at = [0i64; DIMS];
+            for (i, x) in at.iter_mut().enumerate().take(self.rank) {
+                let k = rest % self.count(i);
+                rest /= self.count(i);
+                *x = if i == 0 { first } else { i64::from(start[i]) } + (k * self.steps[i]) as i64;
+            }
+            at
+        }))
     }
 
     /// Those of four rows of a matrix, from one column on: `gather4` and `scatter4`.
     pub(crate) fn rows(&self, column: i32, rows: &[i32]) -> Result<Vec<Place>, TensorMapError> {
         self.check(2)?;
-        let width = self.count(0);
-        Ok((0..width * rows.len() as u64)
-            .map(|n| {
-                let x = i64::from(column) + (n % width * self.steps[0]) as i64;
-                let y = i64::from(rows[(n / width) as usize]);
-                (n * self.element.bytes(), self.address_of(&[x, y]))
-            })
-            .collect())
+        if self.columns.is_some() {
+            return Err(TensorMapError::Mode);
+        }
+        let (first, width) = (self.first(column)?, self.count(0));
+        self.places((0..width * rows.len() as u64).map(|n| {
+            let x = first + (n % width * self.steps[0]) as i64;
+            [x, i64::from(rows[(n / width) as usize]), 0, 0, 0]
+        }))
+    }
+
+    /// Those of columns of pixels (`im2col`): the channels of one pixel after another, which go through the box, then through the next
+    /// image's.
+    pub(crate) fn columns(&self, start: &[i32], walk: &Walk) -> Result<Vec<Place>, TensorMapError> {
+        self.check(start.len())?;
+        let Some(c) = self.columns.filter(|_| self.rank >= 3) else { return Err(TensorMapError::Mode) };
+        if matches!(self.element, Element::Narrow { .. }) {
+            return Err(TensorMapError::Unsupported("of columns of narrow elements"));
+        }
+        // Dimensions of the box, and which of them the pixels go along.
+        let inner = self.rank - 2;
+        let (mut offsets, mut moved, mut along, mut pixels) = ([0i64; 3], 0, inner, c.pixels);
+        match walk {
+            Walk::All(by) if by.len() == inner || by.is_empty() => {
+                offsets.iter_mut().zip(by).for_each(|(o, x)| *o = i64::from(*x));
+            }
+            Walk::First { halo: 0, offset, fixed } => {
+                (moved, along) = (i64::from(*offset), 1);
+                if *fixed {
+                    pixels = 128;
+                }
+            }
+            Walk::First { .. } => return Err(TensorMapError::Unsupported("of columns with a halo")),
+            Walk::All(_) => return Err(TensorMapError::Mode),
+        }
+        let bounds: [(i64, i64); 3] = std::array::from_fn(|i| {
+            let by = if i == 0 { moved } else { 0 };
+            (c.lower[i] + by, self.dims[i + 1] as i64 - 1 + c.upper[i] + by)
+        });
+        let mut at: [i64; DIMS] = std::array::from_fn(|i| start.get(i).map_or(0, |x| i64::from(*x)));
+        at[1] += moved;
+        for i in 0..along {
+            let (low, high) = bounds[i];
+            // Along one dimension the first pixel may lie to the left of the box.
+            if at[i + 1] > high || at[i + 1] < low && matches!(walk, Walk::All(_)) {
+                return Err(TensorMapError::Mode);
+            }
+        }
+        let last = self.rank - 1;
+        let mut elements = Vec::with_capacity((pixels * c.channels) as usize);
+        for _ in 0..pixels {
+            for channel in 0..c.channels as i64 {
+                let mut one = at;
+                one[0] += channel;
+                (0..inner).for_each(|i| one[i + 1] += offsets[i]);
+                elements.push(one);
+            }
+            let mut i = 0;
+            loop {
+                if i == along {
+                    at[last] += 1;
+                    break;
+                }
+                at[i + 1] += self.steps[i + 1] as i64;
+                if at[i + 1] <= bounds[i].1 {
+                    break;
+                }
+                at[i + 1] = bounds[i].0;
+                i += 1;
+            }
+        }
+        self.places(elements.into_iter())
     }
 
     /// Where a byte goes whose place without a swizzle is this shared address.
     pub(crate) fn swizzled(&self, address: u64) -> u64 {
-        swizzled(address, self.swizzle)
+        match self.together {
+            0 => swizzled(address, self.swizzle),
+            // Fewer rows until it begins anew, as there are fewer units in each.
+            n => address ^ (address >> 7 & (7 >> n)) << (4 + n),
+        }
     }
 
     /// What a reduction makes of an element in memory and one of the box.
@@ -329,6 +555,7 @@ impl TensorMap {
                 };
                 if (key(old) <= key(x)) == min { old } else { x }
             }
+            (Element::Narrow { .. }, _) => return None,
             (Element::Int { .. }, "and") => old & x,
             (Element::Int { .. }, "or") => old | x,
             (Element::Int { .. }, "xor") => old ^ x,

@@ -25,6 +25,24 @@ pub struct Tiles {
     /// Bytes of the swizzle: 0, 32, 64 or 128.
     #[serde(default)]
     pub swizzle: u64,
+    /// Bytes that the swizzle leaves together: 16, 32 or 64; 16 if absent.
+    pub together: Option<u64>,
+    /// For copies of columns of pixels instead of boxes.
+    pub columns: Option<Pixels>,
+}
+
+/// Columns of pixels of a tensor of channels, one to three dimensions, and images.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Pixels {
+    /// Channels of each pixel that are copied.
+    pub channels: u16,
+    /// Pixels of a column.
+    pub pixels: u16,
+    /// The corners of the box that a filter's base moves in, from the first and from the last element of each dimension on.
+    pub lower: Vec<i16>,
+    /// See [`Pixels::lower`].
+    pub upper: Vec<i16>,
 }
 
 /// Why there is no such tensor map.
@@ -44,6 +62,10 @@ pub enum TilesError {
     Type(String),
     /// There is no swizzle of so many bytes.
     Swizzle(u64),
+    /// A swizzle does not leave so many bytes together.
+    Together(u64),
+    /// Columns of pixels have a box of other dimensions.
+    Columns,
 }
 
 impl fmt::Display for TilesError {
@@ -57,6 +79,8 @@ impl fmt::Display for TilesError {
             TilesError::Elements => "a tensor has one to 2^32 elements in each dimension, its box one to 256",
             TilesError::Strides => "strides of a tensor map are multiples of 16 bytes below 2^40",
             TilesError::Type(name) => return write!(f, "no elements of type '{name}'"),
+            TilesError::Columns => "a tensor of pixels has three to five dimensions, the box two less",
+            TilesError::Together(bytes) => return write!(f, "no swizzle that leaves {bytes} bytes together"),
             TilesError::Swizzle(bytes) => return write!(f, "no swizzle of {bytes}"),
         })
     }
@@ -91,6 +115,17 @@ impl Tiles {
             set("element_stride", i, self.steps.as_ref().map_or(1, |s| s[i]));
         }
         self.strides.iter().enumerate().for_each(|(i, s)| set("global_stride", i, *s));
+        set(
+            "swizzle_atomicity",
+            0,
+            self.together.map_or(0, |n| [16, 32, 0, 64].iter().position(|m| *m == n).unwrap_or(0) as u64),
+        );
+        if let Some(c) = &self.columns {
+            let corner = |list: &[i16]| std::array::from_fn(|i| list.get(i).map_or(0, |n| i64::from(*n)));
+            let (lower, upper) = (corner(&c.lower), corner(&c.upper));
+            tensormap::Columns { channels: c.channels.into(), pixels: c.pixels.into(), lower, upper }
+                .put(&mut map);
+        }
         map
     }
 
@@ -108,6 +143,16 @@ impl Tiles {
                 Err(TilesError::Strides)
             }
             () if !tensormap::TYPES.contains(&&*self.ty) => Err(TilesError::Type(self.ty.clone())),
+            () if self.together.is_some_and(|n| !matches!(n, 16 | 32 | 64)) => {
+                Err(TilesError::Together(self.together.unwrap_or(0)))
+            }
+            () if self
+                .columns
+                .as_ref()
+                .is_some_and(|c| rank < 3 || c.lower.len() != rank - 2 || c.upper.len() != rank - 2) =>
+            {
+                Err(TilesError::Columns)
+            }
             () if !tensormap::SWIZZLES.contains(&self.swizzle) => Err(TilesError::Swizzle(self.swizzle)),
             () => Ok(()),
         }
@@ -130,6 +175,8 @@ mod tests {
                 sizes: sizes.to_vec(),
                 steps,
                 swizzle: 64,
+                together: None,
+                columns: None,
             }
         };
         assert_eq!(tiles([256, 1], 2048, Some(vec![1, 8])).check(), Ok(()));

@@ -5,7 +5,7 @@ use super::decode::Code;
 use super::exec::{address, bytes, locate, read, resolve};
 use super::thread::{Env, Res, Thread};
 use crate::memory::little_endian;
-use crate::tensormap::{self, BYTES, Place, TensorMap};
+use crate::tensormap::{self, BYTES, Place, TensorMap, Walk};
 use ::ptx::ast::{Operand, Space};
 use ::ptx::{Mod, Type};
 
@@ -40,9 +40,6 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
 pub(super) fn copy(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let (inst, ops) = (code.inst, &code.inst.operands);
     let has = |name: &str| inst.mods.iter().any(|m| m.name() == name);
-    if inst.mods.iter().any(|m| m.name().starts_with("im2col")) {
-        return Err("not supported: a copy by im2col".into());
-    }
     let loads = !matches!(ops[0], Operand::Bracket(_));
     let tensor = ops.iter().find_map(|o| if let Operand::Bracket(list) = o { Some(list) } else { None });
     let Some([map, coordinates]) = tensor.map(|l| &l[..]) else { return Err("unsupported copy".into()) };
@@ -60,10 +57,33 @@ pub(super) fn copy(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Re
         *b = read(env, t, (space, at), 1)? as u8;
     }
     let map = TensorMap::read(&image)?;
-    let places: Vec<Place> = match has("tile::gather4") || has("tile::scatter4") {
-        true => map.rows(start[0], &start[1..])?,
-        false => map.tile(&start)?,
+    // Behind the barrier.
+    let offsets = || -> Res<Vec<u16>> {
+        Ok(match ops.get(3) {
+            Some(Operand::Vector(v)) => v.iter().map(|e| t.elem(env.program, *e) as u16).collect(),
+            Some(o) => vec![t.read(env, o, Type::u16)? as u16],
+            None => vec![],
+        })
     };
+    let walk = match inst.mods.iter().find_map(|m| m.name().strip_prefix("im2col")) {
+        None => None,
+        Some("") => Some(Walk::All(offsets()?)),
+        Some("_no_offs") => Some(Walk::All(vec![])),
+        Some(along) => match offsets()?[..] {
+            [halo, offset] => Some(Walk::First { halo, offset, fixed: along == "::w::128" }),
+            _ => return Err("unsupported copy".into()),
+        },
+    };
+    // The mask of blocks comes behind the offsets.
+    let behind = 3 + usize::from(walk.is_some());
+    let places: Vec<Place> = match walk {
+        Some(walk) => map.columns(&start, &walk)?,
+        None if has("tile::gather4") || has("tile::scatter4") => map.rows(start[0], &start[1..])?,
+        None => map.tile(&start)?,
+    };
+    if !loads {
+        map.check_store()?;
+    }
     let size = map.element_bytes() as usize;
     let shared = address(env, t, &ops[usize::from(!loads)])? & 0xffff_ffff;
     if !shared.is_multiple_of(128) {
@@ -71,7 +91,7 @@ pub(super) fn copy(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Re
     }
     if loads {
         let multicast = has("multicast::cluster");
-        let blocks = if multicast { t.read(env, &ops[3], Type::u16)? } else { 0 };
+        let blocks = if multicast { t.read(env, &ops[behind], Type::u16)? } else { 0 };
         let to = targets(env, Space::Shared, shared, blocks)?;
         for (offset, from) in &places {
             let x = match from {

@@ -3,6 +3,8 @@
 
 mod group;
 mod matrix;
+#[macro_use]
+mod tile_cases;
 mod tiles;
 
 use sim::launch::{Launch, LaunchFile};

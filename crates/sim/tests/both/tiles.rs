@@ -1,30 +1,7 @@
 //! Copies of tiles by tensor maps, in one block and in clusters.
 
+use super::tile_cases::{COLUMNS, UNITS, kernel, launch};
 use super::{oracles, run};
-use sim::launch::LaunchFile;
-
-/// A kernel of 64 threads; thread 0 runs `body`, whose registers are `%x` and `%y` (1 and 2 less than the block's number), `%m`
-/// (the map), `%s` (a shared address, aligned to 1024); then all store 4 KiB of shared memory.
-fn kernel(target: &str, body: &str) -> String {
-    format!(
-        ".version 8.8\n.target {target}\n.address_size 64\n\
-         .visible .entry k(.param .u64 a, .param .align 64 .b8 map[128], .param .u64 b) {{\n\
-         .reg .b64 %m, %in, %out, %t, %state; .reg .b32 %s, %n, %x, %y, %r<16>; .reg .pred %p<4>; .reg .b16 %h<4>;\n\
-         .shared .align 1024 .b8 sh[4096]; .shared .align 128 .b8 own[128]; .shared .align 8 .b64 bar;\n\
-         mov.u64 %m, map; cvta.param.u64 %m, %m; ld.param.u64 %out, [b]; cvta.to.global.u64 %out, %out;\n\
-         ld.param.u64 %in, [a]; cvta.to.global.u64 %in, %in;\n\
-         mov.u32 %n, %tid.x; mov.u32 %x, %ctaid.x; add.s32 %y, %x, -2; add.s32 %x, %x, -1; mov.u32 %s, sh;\n\
-         mov.u32 %r0, %ctaid.x; mad.wide.u32 %out, %r0, 4096, %out; shl.b32 %r1, %n, 2; add.u32 %r2, %s, %r1;\n\
-         cvt.u64.u32 %t, %r1; add.u64 %out, %out, %t; setp.ne.u32 %p0, %n, 0; mov.u32 %r3, 0;\n\
-         Z: add.u32 %r4, %r2, %r3; sub.u32 %r5, %r4, %s; mad.lo.u32 %r5, %r5, 77, 5; st.shared.u32 [%r4], %r5; add.u32 %r3, %r3, 256;\n\
-         setp.lt.u32 %p1, %r3, 4096; @%p1 bra Z;\n\
-         @!%p0 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; barrier.cluster.arrive; barrier.cluster.wait;\n\
-         @%p0 bra W;\n{body}\n\
-         W: bar.sync 0; barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r3, 0;\n\
-         S: add.u32 %r4, %r2, %r3; ld.shared.u32 %r5, [%r4]; cvt.u64.u32 %t, %r3; add.u64 %t, %out, %t;\n\
-         st.global.u32 [%t], %r5; add.u32 %r3, %r3, 256; setp.lt.u32 %p1, %r3, 4096; @%p1 bra S;\nret;\n}}\n"
-    )
-}
 
 /// The tensor map of a buffer of 24 × 10 × 3 binary32 (96 bytes a row, 1,024 a slice).
 const CUBE: &str = "type = 'f32', dims = [20, 10, 3], strides = [96, 1024], box = [8, 4, 2], steps = [1, 2, 1], swizzle = 32";
@@ -37,32 +14,13 @@ fn check(test: &str, cases: &[(&str, &str, &str, &[&str])]) {
     let tools = oracles(test);
     let mut errors = Vec::new();
     for (i, (map, cluster, body, targets)) in cases.iter().enumerate() {
-        let text = format!(
-            "[[launch]]\nkernel = 'k'\ngrid = [4, 1, 1]\nblock = [64, 1, 1]\n{cluster}\n\
-             args = [{{ buffer = 'in' }}, {{ tensormap = {{ buffer = 'in', {map} }} }}, {{ buffer = 'out' }}]\n\
-             [launch.buffers.in]\ntype = 'i16'\nlength = 4096\nseed = 7\nrandom = [15360, 16383]\ncompare = 'exact'\n\
-             [launch.buffers.out]\ntype = 'u32'\nlength = 4096\ncompare = 'exact'\n"
-        );
-        let launch = LaunchFile::parse(&text).unwrap().launch.remove(0);
+        let launch = launch(map, cluster);
         for target in *targets {
             let name = format!("{test}{i}");
             errors.extend(run(tools.as_deref(), &name, &kernel(target, body), target, &launch));
         }
     }
     assert!(errors.is_empty(), "{} failures\n{}", errors.len(), errors.join("\n"));
-}
-
-/// Waits for so many bytes at the barrier.
-macro_rules! awaited {
-    ($bytes:literal, $copy:literal) => {
-        concat!(
-            "mbarrier.arrive.expect_tx.shared.b64 %state, [bar], ",
-            $bytes,
-            ";\n",
-            $copy,
-            "\nV: mbarrier.try_wait.shared.b64 %p1, [bar], %state; @!%p1 bra V;"
-        )
-    };
 }
 
 const ALL: &[&str] = &["sm_90", "sm_100", "sm_120"];
@@ -184,4 +142,14 @@ fn maps_are_changed_in_place() {
         D: mov.u32 %r8, own; add.u32 %r8, %r8, %r6; ld.shared.u32 %r7, [%r8]; add.u32 %r8, %s, %r6;\n\
         st.shared.u32 [%r8], %r7; add.u32 %r6, %r6, 4; setp.lt.u32 %p1, %r6, 128; @%p1 bra D;";
     check("maps_are_changed_in_place", &[(CUBE, "", REPLACE, &["sm_90a", "sm_100a", "sm_120a"])]);
+}
+
+#[test]
+fn columns_of_pixels() {
+    check("columns_of_pixels", COLUMNS);
+}
+
+#[test]
+fn narrow_elements_and_units_that_stay_together() {
+    check("narrow_elements", UNITS);
 }
