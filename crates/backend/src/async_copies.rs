@@ -4,7 +4,8 @@
 //! the start of a kernel.
 //!
 //! In functions with such copies four stand in front of MEMBAR, those in front of a copy before it counted, and before sm_90 four of its own in front
-//! of an arrival that waits for copies (`cp.async.mbarrier.arrive`): 200 kernels for sm_80, 86, 90 and 100.
+//! of an arrival that waits for copies (`cp.async.mbarrier.arrive`): 200 kernels for sm_80, 86, 90 and 100. Behind a copy under a guard, which is a branch around
+//! it to ptxas mostly, it counts anew (16 kernels for sm_80 and 90).
 
 use crate::machine::{Machine, MachineInst, inst};
 use sass::memory::{MemoryEffects, MemorySpace};
@@ -25,20 +26,24 @@ pub fn run(machine: &mut Machine, entry: bool) {
     for block in &mut machine.blocks {
         // How many there are since the last barrier or access of shared memory in the block.
         let mut there = if std::mem::take(&mut at_start) { BEFORE_FENCE } else { 0 };
+        // The same as fences see it.
+        let mut for_fence = there;
         let mut k = 0;
         while let Some(MachineInst { inst, line, .. }) = block.insts.get(k) {
             let needs = match inst.op {
                 Opcode::LDGSTS => BEFORE_COPY.saturating_sub(there),
-                Opcode::MEMBAR => BEFORE_FENCE.saturating_sub(there),
+                Opcode::MEMBAR => BEFORE_FENCE.saturating_sub(for_fence),
                 Opcode::ARRIVES if early => BEFORE_FENCE,
                 _ => 0,
             };
             if needs == 0 && uncovers(inst) {
-                there = 0;
+                (there, for_fence) = (0, 0);
             }
+            let skipped = inst.op == Opcode::LDGSTS && inst.guard != Guard::TRUE;
             let loads = std::iter::repeat_n(MachineInst::new(load(), *line), needs);
             block.insts.splice(k..k, loads);
             there += needs;
+            for_fence = if skipped { 0 } else { for_fence + needs };
             k += needs + 1;
         }
     }

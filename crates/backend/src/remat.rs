@@ -522,10 +522,12 @@ pub fn read_from_uniform(func: &mut Function, cfg: &Cfg, moved: &FixedBitSet) {
     }
 }
 
-/// Whether it reads and writes uniform registers alone.
+/// Whether it reads and writes uniform registers alone, and has no place for general ones, as STTM has for what it stores.
 fn in_uniform_registers(func: &Function, d: &InstData) -> bool {
     let mut all = match d.op {
-        Op::Sass(op) => op.info().uniform,
+        Op::Sass(op) => {
+            op.info().uniform && !op.slots().iter().any(|s| matches!(s.kind, SlotKind::Reg(RegFile::R)))
+        }
         Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
     };
     let uniform = |n: Name| match n {

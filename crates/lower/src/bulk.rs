@@ -330,11 +330,13 @@ impl Lower<'_, '_> {
             Some(at) => Some(self.column_offsets(&inst.operands[at], by_columns != Some(M::im2col))?),
             None => None,
         };
-        let mut mask = offsets;
-        if multicast {
-            let blocks = self.src(&inst.operands[3 + shift], Ty { bits: 16, ..Ty::U32 })?.low();
-            mask = Some(self.halves(offsets.unwrap_or_else(rz), blocks));
-        }
+        // Where no mask of blocks is, zeros are, as ptxas 13.0.88 always has it: neither the upper half of a register that holds two offsets nor what
+        // sums carry over.
+        let blocks = match multicast {
+            true => Some(self.src(&inst.operands[3 + shift], Ty { bits: 16, ..Ty::U32 })?.low()),
+            false => offsets.is_some().then(rz),
+        };
+        let mask = blocks.map(|blocks| self.halves(offsets.unwrap_or_else(rz), blocks));
         let mask = words.push(mask);
         let policy = match (prefetches, loads, multicast) {
             (true, ..) => 1 + shift,

@@ -478,3 +478,31 @@ fn objects() {
         }
     }
 }
+
+/// A number that a loop stores may be in a uniform register, but not where STTM reads it (it was refused: `STTM [UR6], UR38`).
+#[test]
+fn loops_store_what_does_not_change() {
+    for (shape, unpack) in [("32x32b.x1", ""), ("32x32b.x1", ".unpack::16b"), ("16x64b.x1", "")] {
+        let body = format!(
+            ".reg .b32 i, v; .reg .pred go; ld.param.u32 v, [in+4]; mov.u32 i, 0;\n\
+             LOOP:\ntcgen05.st.sync.aligned.{shape}{unpack}.b32 [i+32], {{v}};\n\
+             @q tcgen05.mma.cta_group::1.kind::f16 [t], a, b, i, q;\n\
+             add.u32 i, i, 1; setp.lt.u32 go, i, v; @go bra LOOP;\n"
+        );
+        let text = code(&bare("sm_100a", &body), "sm_100a", 3);
+        let stores: Vec<&str> = text.lines().filter(|l| l.contains("STTM")).collect();
+        assert!(!stores.is_empty() && stores.iter().all(|l| l.contains(", R")), "{body}\n{text}");
+    }
+}
+
+/// The word of an im2col copy's offsets has zeros in its upper half where no mask of blocks is: ptxas 13.0.88 has them always.
+#[test]
+fn offsets_of_pixels_stand_alone() {
+    let copy = "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes \
+                [m0], [a, {1, 2, 3}], [m1], {h0};\n";
+    let body = format!(
+        ".reg .b16 h0, h1; .reg .pred e; elect.sync _|e, -1; @!e bra END;\nmov.b32 {{h0, h1}}, m2;\n{copy}END:\n"
+    );
+    let text = code(&bare("sm_90a", &body), "sm_90a", 3);
+    assert!(text.contains("PRMT") || text.contains("LOP3"), "{text}");
+}
