@@ -7,7 +7,8 @@ use cranelift_entity::SecondaryMap;
 use ori::pairs::{Collected, WideSum};
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::ops::{
-    Hmma, HmmaSp, Iadd3, Icmp, Imad, ImadMods, ImadPart, Int64, Isetp, IsetpMods, Ldc, LdcMods, Lop3, Size64,
+    Hmma, HmmaSp, Iadd3, Icmp, Imad, ImadMods, ImadPart, Int64, Isetp, IsetpMods, Ldc, LdcMods, Lop3, Shf,
+    ShfMods, ShiftDir, ShiftType, Size64,
 };
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
 
@@ -29,7 +30,7 @@ pub const PASS: Pass = Pass::alone(
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
-    compared(func) | words(func) | ignored_bits(func)
+    compared(func) | masked_shifts(func) | words(func) | ignored_bits(func)
 }
 
 /// Compares words of pairs whose other words are the same, as those of numbers of 32 bits are.
@@ -78,6 +79,52 @@ fn compared(func: &mut Function) -> bool {
         (d.operands[Isetp::A], d.operands[Isetp::B]) = (*a, *b);
     }
     !found.is_empty()
+}
+
+/// Shifts of 64 bits to the right of which a mask leaves what comes from the lower word alone are shifts of that: addresses in descriptors are so.
+fn masked_shifts(func: &mut Function) -> bool {
+    let funnel = ShfMods { dir: ShiftDir::R, wrap: false, kind: ShiftType::U64, hi: false };
+    let insts = || func.layout.iter().flat_map(|b| &func.blocks[*b].insts).copied();
+    let mut shifts: SecondaryMap<Value, Option<(Inst, u32)>> = SecondaryMap::new();
+    let mut any = false;
+    for i in insts().filter(|i| func.insts[*i].is_unguarded()) {
+        if let Some(s) = Shf::of(&func.insts[i]).filter(|_| ShfMods::of(&func.insts[i]) == Some(funnel))
+            && let (Operand::Reg(RegOp { reg: Name::Val(v), .. }), Operand::Imm(n @ 1..32)) = (s.d, s.amount)
+        {
+            shifts[*v] = Some((i, *n));
+            any = true;
+        }
+    }
+    if !any {
+        return false;
+    }
+    let uses = crate::uses::count(func);
+    let masked = |i: Inst| {
+        let s = Lop3::of(&func.insts[i])?;
+        let (x, mask) = match (s.a, s.b) {
+            (Operand::Reg(x), Operand::Imm(mask)) | (Operand::Imm(mask), Operand::Reg(x)) => (x, *mask),
+            _ => return None,
+        };
+        let plain = *x == RegOp::plain(x.reg) && *s.table == Operand::Imm(AND) && is_zero(s.c);
+        let v = x.reg.value().filter(|v| plain && uses[*v] == 1)?;
+        shifts[v].filter(|(_, n)| mask.leading_zeros() >= *n).map(|(shift, _)| shift)
+    };
+    let found: Vec<Inst> = insts().filter_map(masked).collect();
+    for i in &found {
+        let d = &mut func.insts[*i];
+        d.mods = ShfMods { kind: ShiftType::U32, hi: true, ..funnel }.mods();
+        if let Some(s) = Shf::of_mut(d) {
+            (*s.high, *s.low) = (*s.low, ori::operand(Name::Phys(Reg::RZ)));
+        }
+    }
+    !found.is_empty()
+}
+
+/// The table of a LOP3 that is `a & b`.
+const AND: u32 = 0xc0;
+
+fn is_zero(o: &Operand) -> bool {
+    matches!(o, Operand::Imm(0)) || matches!(o, Operand::Reg(r) if *r == RegOp::plain(Name::Phys(Reg::RZ)))
 }
 
 /// The bits of binary32 numbers that tf32 has, which products of such read alone.
