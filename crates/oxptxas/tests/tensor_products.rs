@@ -225,7 +225,7 @@ impl Form {
         // D, A, metadata, factors.
         let period = if self.pair && self.rows == 128 && !self.sparse { 64 } else { 128 };
         let period = if self.stationary { self.rows } else { period };
-        for column in (0..128).step_by(32) {
+        for column in [0, 32, 128, 160] {
             fill(&mut out, column, 32, 128, &|out, salt| {
                 noise(out, salt);
                 match k.name {

@@ -19,9 +19,6 @@ const LANES: u32 = 128;
 const COLUMNS: u32 = 512;
 /// Columns are given out in so many at a time.
 const SLOT: u32 = 32;
-/// What it holds before anything is written: hardware clears nothing.
-const GARBAGE: u32 = 0x7fa5_c3e1;
-
 /// Why something in tensor memory is not read, written or multiplied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TmemError {
@@ -86,6 +83,8 @@ impl std::error::Error for TmemError {}
 pub(crate) struct Tmem {
     /// Lane after lane; nothing as long as nobody has taken a column.
     words: Vec<u32>,
+    /// What decides what it holds before anything is written; zeros if it is 0.
+    seed: u64,
     /// Slots that are given out.
     taken: u32,
     /// The first slot, and how many, of what the other block of a pair took for both (in the interpreter, whose blocks do not talk).
@@ -103,7 +102,14 @@ pub(crate) fn take(memory: &mut [Tmem], slots: u32) -> Option<u32> {
     for m in memory {
         m.taken |= mask << first;
         if m.words.is_empty() {
-            m.words = vec![GARBAGE; (LANES * COLUMNS) as usize];
+            // Hardware clears nothing.
+            m.words = match m.seed {
+                0 => vec![0; (LANES * COLUMNS) as usize],
+                seed => {
+                    let mut rng = crate::launch::Rng::new(seed);
+                    (0..LANES * COLUMNS).map(|_| rng.next() as u32).collect()
+                }
+            };
         }
     }
     Some(first)
@@ -161,6 +167,11 @@ impl Shape {
 }
 
 impl Tmem {
+    /// Of which nobody has taken anything.
+    pub(crate) fn new(seed: u64) -> Tmem {
+        Tmem { seed, ..Tmem::default() }
+    }
+
     /// Whether columns are taken.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken != 0

@@ -212,7 +212,7 @@ impl<'a> Grid<'a> {
                     word.copy_from_slice(&turn.bits().to_le_bytes());
                 }
             }
-            cluster.tmem.push(Tmem::default());
+            cluster.tmem.push(Tmem::new(self.kernel.options.fill));
             if let Some(c) = &mut self.check {
                 c.start(*index, indices, self.kernel.env);
             }

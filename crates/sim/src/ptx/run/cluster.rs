@@ -24,7 +24,7 @@ impl Cluster {
         let blocks = places.iter().enumerate();
         let blocks = blocks.map(|(rank, at)| (*at, Block::new(env, kernel, rank as u32))).collect();
         let shared = vec![unwritten(env.program.fill, size, 0); places.len()];
-        Cluster { blocks, shared, tmem: vec![Tmem::default(); places.len()] }
+        Cluster { blocks, shared, tmem: vec![Tmem::new(env.program.fill.seed()); places.len()] }
     }
 
     /// Hands its memories to those who run, or takes them back.
