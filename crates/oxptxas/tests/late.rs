@@ -7,31 +7,39 @@ use sass::Target;
 /// A launch of one block.
 const LAUNCH: u64 = 8;
 
-/// What comes out at once, and late.
-fn verdicts(target: &str, body: &str) -> [Verdict; 2] {
-    let source = format!(
+fn source(target: &str, body: &str) -> String {
+    format!(
         ".version 9.0\n.target {target}\n.address_size 64\n.shared .align 1024 .b8 m[4096];\n.shared .align 8 .b8 bar[8];\n\
          .shared .align 4 .b8 at[4];\n.visible .entry k(.param .u64 in, .param .u64 out)\n.reqntid 128\n{{\n\
          .reg .pred p, q, one; .reg .b32 t, w, s, b, v, u, ta, tw; .reg .b64 pi, po, a, d;\n\
          mov.u32 t, %tid.x; shr.u32 w, t, 5; ld.param.u64 pi, [in]; ld.param.u64 po, [out]; mul.wide.u32 a, t, 16;\n\
          add.u64 pi, pi, a; add.u64 po, po, a; mov.u32 b, bar; mov.u32 s, m; shl.b32 v, t, 4; add.u32 s, s, v;\n\
          setp.eq.u32 one, t, 0; setp.lt.u32 p, t, 32;\n{body}ret;\n}}\n"
-    );
-    let name = Target::parse(target).unwrap();
-    let module = verify::module(&source, name).unwrap_or_else(|e| panic!("{e:?}\n{source}"));
-    let cubin =
-        compile(&source, "k.ptx", &Settings::new(name)).unwrap_or_else(|e| panic!("{}", e.render("test")));
-    [false, true]
-        .map(|late| verify::kernel_as((&module, &source, &cubin.cubin), "k", LAUNCH..LAUNCH + 1, late))
+    )
 }
 
-/// A body with the wait that it needs, `WAIT`, and without.
+/// What comes out of the code of one PTX compared with another, at once and late.
+fn verdicts(target: &str, code: &str, ptx: &str) -> [Verdict; 2] {
+    let name = Target::parse(target).unwrap();
+    let (code, ptx) = (source(target, code), source(target, ptx));
+    let module = verify::module(&ptx, name).unwrap_or_else(|e| panic!("{e:?}\n{ptx}"));
+    let cubin =
+        compile(&code, "k.ptx", &Settings::new(name)).unwrap_or_else(|e| panic!("{}", e.render("test")));
+    [false, true].map(|late| verify::kernel_as((&module, &ptx, &cubin.cubin), "k", LAUNCH..LAUNCH + 1, late))
+}
+
+/// A body with the wait that it needs, `WAIT`, and without; and code that lacks it though the PTX has it.
 fn waits(target: &str, body: &str, wait: &str) {
-    let with = verdicts(target, &body.replace("WAIT", wait));
-    assert!(with.iter().all(|v| *v == Verdict::Same), "{target} with {wait}: {with:?}");
-    let without = verdicts(target, &body.replace("WAIT", ""));
-    let good = matches!(&without, [Verdict::Same, Verdict::Differs(_)]);
-    assert!(good, "{target} without {wait}: {without:?}");
+    let (with, without) = (body.replace("WAIT", wait), body.replace("WAIT", ""));
+    let found = verdicts(target, &with, &with);
+    assert!(found.iter().all(|v| *v == Verdict::Same), "{target} with {wait}: {found:?}");
+    let found = verdicts(target, &without, &without);
+    assert!(matches!(&found, [Verdict::Same, Verdict::Undefined(_)]), "{target} without {wait}: {found:?}");
+    let found = verdicts(target, &without, &with);
+    assert!(
+        matches!(&found, [Verdict::Same, Verdict::Differs(_)]),
+        "{target}, code without {wait}: {found:?}"
+    );
 }
 
 #[test]
@@ -51,7 +59,7 @@ fn copies_of_threads() {
         if target == "sm_80" {
             // Who looks at a barrier is not known there: the copies are done at the arrival.
             let body = body.replace("WAIT", wait);
-            assert_eq!(verdicts(target, &body), [Verdict::Same, Verdict::Same]);
+            assert_eq!(verdicts(target, &body, &body), [Verdict::Same, Verdict::Same]);
         } else {
             waits(target, body, wait);
         }

@@ -24,6 +24,9 @@ const FILLS: [Fill; 5] =
 /// In how many random orders of the threads a launch is tried before a difference counts: a sum of few numbers is the same in most.
 const ORDERS: usize = 256;
 
+/// Why a launch says nothing: the program does not wait for something asynchronous.
+const UNAWAITED: &str = "it is another result if asynchronous operations are done late";
+
 /// Why a launch says nothing: threads race, or read what nothing has written.
 const UNSTABLE: &str = "it depends on the order of threads or on what is not defined";
 
@@ -295,6 +298,16 @@ pub fn kernel_as(
         if !stable(0) {
             undefined = Some(UNSTABLE.into());
             continue;
+        }
+        if late {
+            let again =
+                interpret(Options { limit: 2 * LIMITS.0, late, fill: FILLS[0], ..Options::default() });
+            let same =
+                |m: sim::launch::Prepared| m.memory.differences(&expected).iter().all(|d| is_open(&d.0));
+            if !again.is_ok_and(same) {
+                undefined = Some(UNAWAITED.into());
+                continue;
+            }
         }
         let some_open =
             || (0..FILLS.len()).any(|n| changed(n, Schedule::Turns).is_none_or(|c| !c.is_empty()));

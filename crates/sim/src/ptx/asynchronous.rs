@@ -86,6 +86,11 @@ pub(super) fn arrive(
     Ok(old)
 }
 
+/// The phase of the barrier at an address.
+pub(super) fn phase(env: &mut Env<'_, '_>, t: &mut Thread, at: u64) -> Res<u64> {
+    Ok(read(env, t, (Space::Shared, at), 8)? >> 63)
+}
+
 fn mbarrier(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let (inst, p) = (code.inst, env.program);
     let ops = &inst.operands;
@@ -108,7 +113,8 @@ fn mbarrier(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
             true => number(t, env, Type::u32)?.unwrap_or(0) & 1,
             false => number(t, env, Type::b64)?.unwrap_or(0) >> 63,
         };
-        let now = read(env, t, (Space::Shared, at), 8)? >> 63;
+        super::late::perform_until(env, t, at, phase)?;
+        let now = self::phase(env, t, at)?;
         return t.write(p, &ops[0], u64::from(now != phase), Type::pred);
     }
     if has("inval") {

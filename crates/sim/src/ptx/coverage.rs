@@ -61,6 +61,8 @@ pub fn coverage(module: &Module) -> Coverage {
             memory: &mut memory,
             shared: vec![vec![0; program.shared as usize + (1 << 16)]],
             tmem: Vec::new(),
+            late: false,
+            pending: Vec::new(),
             ctaid: [0; 3],
             output: Default::default(),
             clock: 0,

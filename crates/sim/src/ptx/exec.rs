@@ -19,6 +19,9 @@ const MOST_LOCAL: u64 = 1 << 20;
 
 /// Runs an instruction that neither branches nor involves other threads.
 pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    if env.late && super::late::instead(env, t, code)? {
+        return Ok(());
+    }
     let p = env.program;
     let (inst, ty) = (code.inst, code.ty);
     let ops = &inst.operands[..];

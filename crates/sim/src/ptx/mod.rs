@@ -14,6 +14,7 @@ mod fault;
 mod float;
 mod image;
 mod int;
+mod late;
 mod loaded;
 mod run;
 mod tcgen05;

@@ -74,6 +74,8 @@ pub struct Options {
     /// If it isn't 0, results that PTX does not define to the bit are moved within their bounds: upwards by 1, downwards by
     /// 2, by other numbers at random.
     pub nudge: u64,
+    /// Whether asynchronous operations are done as late as PTX allows, instead of at once.
+    pub late: bool,
 }
 
 /// No variable needs more alignment.
@@ -81,7 +83,7 @@ const FRAME_ALIGN: usize = 128;
 
 impl Default for Options {
     fn default() -> Options {
-        Options { limit: LIMIT, fill: Fill::Zero, schedule: Schedule::Turns, nudge: 0 }
+        Options { limit: LIMIT, fill: Fill::Zero, schedule: Schedule::Turns, nudge: 0, late: false }
     }
 }
 
@@ -206,6 +208,8 @@ pub(super) fn blocks(
         memory,
         shared: Vec::new(),
         tmem: Vec::new(),
+        late: options.late,
+        pending: Vec::new(),
         ctaid: [0; 3],
         output: Default::default(),
         clock: 0,

@@ -57,6 +57,12 @@ pub(super) fn collective(
     }
     let (inst, ops) = (code.inst, &code.inst.operands);
     let has = |name: &str| inst.mods.iter().any(|m| m.name() == name);
+    if env.late {
+        let members: Vec<&Thread> = lanes.iter().map(|l| &threads[*l]).collect();
+        if super::late::instead_of_warp(env, &members, code)? {
+            return Ok(());
+        }
+    }
     let p = env.program;
     let first = &threads[lanes[0]];
     let (rank, warp) = (first.rank, first.index / 32);

@@ -29,8 +29,16 @@ pub(super) fn execute(
     let inst = code.inst;
     match inst.op {
         Op::mma => mma(env, threads, lanes, code),
-        Op::wgmma if inst.has(Mod::mma_async) => wgmma(env, threads, lanes, code),
-        // Products are complete at once.
+        Op::wgmma if inst.has(Mod::mma_async) && env.late => {
+            super::late::leave_product(env, &threads[lanes[0]]);
+            Ok(())
+        }
+        Op::wgmma if inst.has(Mod::mma_async) => {
+            let first = threads[lanes[0]].clone();
+            group_product(env, threads, lanes, code, &first)
+        }
+        // Products are complete at once, or left for later.
+        Op::wgmma if env.late => super::late::products(env, threads, lanes, code),
         Op::wgmma => Ok(()),
         Op::wmma if inst.has(Mod::load) => wmma_load(env, threads, lanes, code),
         Op::wmma if inst.has(Mod::store) => wmma_store(env, threads, lanes, code),
@@ -166,8 +174,15 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
 }
 
 /// A product of a warp group: operands D, A (registers or a descriptor), B's descriptor, metadata and selector of a sparse
-/// A, whether D counts, the signs of A and B, and whether those in shared memory are transposed.
-fn wgmma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
+/// A, whether D counts, the signs of A and B, and whether those in shared memory are transposed. Descriptors and whether D counts are
+/// those of `first`.
+pub(super) fn group_product(
+    env: &mut Env<'_, '_>,
+    threads: &mut [Thread],
+    lanes: &[usize],
+    code: &Code<'_>,
+    first: &Thread,
+) -> Res<()> {
     let inst = code.inst;
     let (_, n, k) = shape(code)?;
     let [d_type, a_type, b_type] = types(code)[..] else { return Err("unsupported matrix types".into()) };
@@ -182,7 +197,6 @@ fn wgmma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &
     let transposed = if registers { [false, one(rest.get(3))] } else { [one(rest.get(3)), one(rest.get(4))] };
     let negated = [negative(rest.get(1)), negative(rest.get(2))];
     let group = Group { product, n, negated, transposed };
-    let first = &threads[lanes[0]];
     let (rank, warp) = (u64::from(first.rank) << 24, first.index as usize / 32 % 4);
     let descriptor = |o: &Operand| first.read(env, o, Type::b64);
     let b = descriptor(&ops[2])?;

@@ -52,6 +52,8 @@ pub(super) struct Thread {
     pub index: u32,
     /// Number of the block in its cluster.
     pub rank: u32,
+    /// Groups of copies that it left for later.
+    pub groups: super::late::Groups,
 }
 
 /// What the threads of a block share.
@@ -64,6 +66,9 @@ pub(super) struct Env<'e, 'm> {
     pub shared: Vec<Vec<u8>>,
     /// Their tensor memory.
     pub tmem: Vec<crate::tmem::Tmem>,
+    /// Whether what is asynchronous is left for later, and what was.
+    pub late: bool,
+    pub pending: Vec<super::late::Pending>,
     pub ctaid: [u32; 3],
     /// What threads have printed.
     pub output: crate::output::Output,
@@ -96,6 +101,7 @@ impl Thread {
             tid,
             index,
             rank,
+            groups: Default::default(),
         }
     }
 

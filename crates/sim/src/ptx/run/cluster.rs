@@ -2,6 +2,7 @@
 
 use super::super::SimError;
 use super::super::decode::unwritten;
+use super::super::late::{self, Pending};
 use super::super::thread::{Env, State, Thread};
 use super::Block;
 use crate::schedule::Dice;
@@ -16,6 +17,7 @@ pub(super) struct Cluster {
     blocks: Vec<([u32; 3], Block)>,
     shared: Vec<Vec<u8>>,
     tmem: Vec<Tmem>,
+    pending: Vec<Pending>,
 }
 
 impl Cluster {
@@ -24,13 +26,15 @@ impl Cluster {
         let blocks = places.iter().enumerate();
         let blocks = blocks.map(|(rank, at)| (*at, Block::new(env, kernel, rank as u32))).collect();
         let shared = vec![unwritten(env.program.fill, size, 0); places.len()];
-        Cluster { blocks, shared, tmem: vec![Tmem::new(env.program.fill.seed()); places.len()] }
+        let tmem = vec![Tmem::new(env.program.fill.seed()); places.len()];
+        Cluster { blocks, shared, tmem, pending: Vec::new() }
     }
 
     /// Hands its memories to those who run, or takes them back.
     fn swap(&mut self, env: &mut Env<'_, '_>) {
         std::mem::swap(&mut env.shared, &mut self.shared);
         std::mem::swap(&mut env.tmem, &mut self.tmem);
+        std::mem::swap(&mut env.pending, &mut self.pending);
     }
 
     /// Gives every block a turn, and lets all go on that wait for the whole cluster.
@@ -81,6 +85,15 @@ pub(super) fn run_clusters(
             env.ctaid = *at;
             return Err(block.error(env, thread, "deadlock: every thread waits"));
         }
+    }
+    // What nobody waited for is done now.
+    for c in clusters.iter_mut().filter(|c| !c.pending.is_empty()) {
+        c.swap(env);
+        let done = late::perform_all(env);
+        c.swap(env);
+        let first = &c.blocks[0];
+        env.ctaid = first.0;
+        done.map_err(|e| first.1.error(env, 0, e))?;
     }
     let left = clusters.iter().find_map(|c| {
         let rank = c.tmem.iter().position(Tmem::is_taken)?;
