@@ -506,3 +506,30 @@ fn offsets_of_pixels_stand_alone() {
     let text = code(&bare("sm_90a", &body), "sm_90a", 3);
     assert!(text.contains("PRMT") || text.contains("LOP3"), "{text}");
 }
+
+/// What may not be done with columns has no defined result, rather than one that code happens to give.
+#[test]
+fn misuse_of_columns() {
+    let alloc = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [m1], 64;\nld.shared.b32 t, [m1];\n";
+    let dealloc = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 t, 64;\n";
+    let relinquish = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n";
+    let other = format!("mov.u32 m3, 16;\n{}", dealloc.replace("t, 64", "t, m3"));
+    let inside = format!("add.u32 m2, t, 32;\n{}", dealloc.replace("t, 64", "m2, 32"));
+    for (right, body) in [
+        (true, format!("{alloc}{relinquish}{dealloc}")),
+        (true, format!("{alloc}{dealloc}{alloc}{relinquish}{dealloc}")),
+        (false, alloc.to_string()),
+        (false, format!("{alloc}{other}")),
+        (false, format!("{alloc}{inside}{dealloc}")),
+        (false, format!("{alloc}{dealloc}{dealloc}")),
+        (false, format!("{relinquish}{alloc}{dealloc}")),
+    ] {
+        let source = bare("sm_100a", &format!("mov.u32 m1, at;\n{body}st.global.u32 [p], t;\n"));
+        let target = Target::parse("sm_100a").unwrap();
+        let module = verify::module(&source, target).unwrap();
+        let cubin = compile(&source, "k.ptx", &Settings::new(target)).unwrap().cubin;
+        let verdict = verify::kernel(&module, &source, &cubin, "k", LAUNCH..LAUNCH + 1);
+        let good = if right { verdict == Verdict::Same } else { matches!(verdict, Verdict::Undefined(_)) };
+        assert!(good, "{verdict}\n{body}");
+    }
+}

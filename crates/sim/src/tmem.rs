@@ -87,6 +87,9 @@ pub(crate) struct Tmem {
     seed: u64,
     /// Slots that are given out.
     taken: u32,
+    /// Those at which an allocation begins, and whether the block may take no more: the interpreter's; code has words of its own for it.
+    pub(crate) starts: u32,
+    pub(crate) relinquished: bool,
     /// The first slot, and how many, of what the other block of a pair took for both (in the interpreter, whose blocks do not talk).
     pub(crate) offered: std::collections::VecDeque<(u32, u32)>,
 }

@@ -70,7 +70,12 @@ pub(super) fn collective(
     if has("alloc") {
         let to = address(env, first, &ops[0])? & 0xffff_ffff;
         let columns = first.read(env, &ops[1], Type::b32)? as u32;
+        check_columns(columns)?;
+        if tmem(env, rank, false)?[0].relinquished {
+            return Err("tensor memory is taken by a block that has relinquished the right to".into());
+        }
         let slot = take(env, rank, pair, columns / 32)?.ok_or("no room in tensor memory")?;
+        tmem(env, rank, false)?[0].starts |= 1 << slot;
         let word = (slot * 32).to_le_bytes();
         let t = &mut threads[lanes[0]];
         bytes(env, t, (Space::Shared, to), 4, true)?.copy_from_slice(&word);
@@ -79,12 +84,20 @@ pub(super) fn collective(
     if has("dealloc") {
         let at = first.read(env, &ops[0], Type::b32)? as u32;
         let columns = first.read(env, &ops[1], Type::b32)? as u32;
-        let mask = (((1u64 << (columns / 32)) - 1) << ((at & 0xffff) / 32)) as u32;
+        check_columns(columns)?;
+        let slot = (at & 0xffff) / 32;
+        let mask = ((1u64 << (columns / 32)) - 1).checked_shl(slot).unwrap_or(0);
+        let mask = u32::try_from(mask).map_err(|_| "tensor memory that is not there is given back")?;
         let [memory, ..] = tmem(env, rank, false)? else { return Ok(()) };
-        if !memory.has(mask) {
+        if mask == 0 || !memory.has(mask) || memory.starts >> slot & 1 == 0 {
             return Err("tensor memory that is not allocated is given back".into());
         }
         memory.keep(!mask);
+        memory.starts &= !(1 << slot);
+        return Ok(());
+    }
+    if has("relinquish_alloc_permit") {
+        tmem(env, rank, false)?[0].relinquished = true;
         return Ok(());
     }
     let loads = has("ld");
@@ -251,6 +264,14 @@ fn product<'c>(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'c>) -> Res<Mm
         stationary: zeros,
         moves_rows,
     })
+}
+
+/// Whether so many columns may be taken or given back.
+fn check_columns(columns: u32) -> Res<()> {
+    match columns {
+        32 | 64 | 128 | 256 | 512 => Ok(()),
+        n => Err(format!("{n} columns of tensor memory at once").into()),
+    }
 }
 
 /// Takes so many slots. The blocks of a pair take the same ones: the first to come takes them for both, and the other one finds them.
