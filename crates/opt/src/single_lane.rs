@@ -40,6 +40,9 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> bool {
                 d.operands = [to, from].into_iter().collect();
             } else if let Some((p, value)) = joined(d, |o| truth(o, &known)) {
                 known[p] = Some(value);
+                // What it reads is not made any more.
+                let always = RegOp { not: !value, ..RegOp::plain(Name::Phys(Reg::PT)) };
+                d.become_copy(operand(p), Operand::Reg(always));
             }
         }
         let Terminator::Branch { cond: Name::Val(v), not, taken, fall } = &func.blocks[b].term else {
@@ -278,6 +281,15 @@ mod tests {
             let (changed, got) = after(&format!("{cond}{turns}"));
             assert_eq!((changed, got.contains("branch !v3")), (alone, !alone), "{got}");
         }
+    }
+
+    #[test]
+    fn nothing_reads_what_is_not_made() {
+        let turns = "block2:\n    v3:P, v4:UR = R2UR.P v0\n    v5:P, v6:UR = R2UR.P v1\n    v7:P = PLOP3.LUT PT, v3, v5, PT, 0xa8, 0x0\n    \
+                     STS [0x4], v1\n    branch v7, block2, block3\nblock3:\n    exit\n";
+        let (changed, got) =
+            after(&format!("    v2:P = ELECT URZ, PT\n    branch v2, block2, block3\n{turns}"));
+        assert!(changed && !got.contains("PLOP3") && !got.contains("branch v7"), "{got}");
     }
 
     /// Behind a loop of turns all lanes are.
