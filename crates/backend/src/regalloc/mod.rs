@@ -363,10 +363,18 @@ fn allocate_prepared(
         }
         if let Ok(lowest) = &colors {
             let all = windows(func, limits, lowest.used);
-            // Tuples may find no room where general registers are given out in turn; predicates are spared for nothing.
-            let mut only_predicates = [0; 5];
-            only_predicates[RegFile::P as usize] = all[RegFile::P as usize];
-            let mut in_turn = [all, only_predicates].into_iter().filter(|w| *w != [0; 5]).filter_map(|w| {
+            // Tuples may find no room where general registers are given out in turn; others are spared for nothing.
+            let mut others = all;
+            others[RegFile::R as usize] = 0;
+            let only_predicates = std::array::from_fn(|f| if f == RegFile::P as usize { all[f] } else { 0 });
+            let mut kinds = vec![all];
+            for part in UNIFORM_IN_TURN {
+                others[RegFile::UR as usize] = all[RegFile::UR as usize] / part;
+                kinds.push(others);
+            }
+            kinds.push(only_predicates);
+            kinds.dedup();
+            let mut in_turn = kinds.into_iter().filter(|w| *w != [0; 5]).filter_map(|w| {
                 // The others keep theirs, where those that are given out anew find room without asking.
                 let kept = FILES.iter().all(|f| w[*f as usize] == 0 || !full[*f as usize]);
                 let terms = Terms {
@@ -464,6 +472,9 @@ fn allocate_prepared(
     let stats = stats(&allocated, cfg, spiller);
     Ok(Allocation { func: allocated, stats })
 }
+
+/// Among such shares of the uniform registers, one divided by them, those are given out in turn: where all of them find no room, few may.
+const UNIFORM_IN_TURN: [u8; 3] = [1, 2, 3];
 
 /// So many registers fewer of all, each time beside those before, are tried where tuples find no room.
 const LOWER: [u32; 2] = [3, 8];
