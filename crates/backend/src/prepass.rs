@@ -475,8 +475,9 @@ impl Plan {
         let uniform = missing_uniform(block, &orders, &room);
         self.missing_uniform = self.missing_uniform.max(uniform);
         self.lacking += lacking(block, uniform);
-        self.uniform
-            .extend(Some((block.block, room[RegFile::UR as usize] + uniform)).filter(|_| uniform > 0));
+        if uniform > 0 {
+            self.uniform.push((block.block, room[RegFile::UR as usize] + uniform));
+        }
         self.time += time(block, &orders);
         self.blocks.push(orders);
     }

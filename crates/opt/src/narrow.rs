@@ -4,7 +4,7 @@
 
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
-use ori::pairs::{Collected, WideSum};
+use ori::pairs::{Collected, WideSum, is_zero, value_of};
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::ops::{
     Hmma, HmmaSp, Iadd3, Icmp, Imad, ImadMods, ImadPart, Int64, Isetp, IsetpMods, Ldc, LdcMods, Lop3, Shf,
@@ -102,11 +102,10 @@ fn masked_shifts(func: &mut Function) -> bool {
     let masked = |i: Inst| {
         let s = Lop3::of(&func.insts[i])?;
         let (x, mask) = match (s.a, s.b) {
-            (Operand::Reg(x), Operand::Imm(mask)) | (Operand::Imm(mask), Operand::Reg(x)) => (x, *mask),
+            (x, Operand::Imm(mask)) | (Operand::Imm(mask), x) => (value_of(x)?, *mask),
             _ => return None,
         };
-        let plain = *x == RegOp::plain(x.reg) && *s.table == Operand::Imm(AND) && is_zero(s.c);
-        let v = x.reg.value().filter(|v| plain && uses[*v] == 1)?;
+        let v = Some(x).filter(|v| uses[*v] == 1 && *s.table == Operand::Imm(AND) && is_zero(s.c))?;
         shifts[v].filter(|(_, n)| mask.leading_zeros() >= *n).map(|(shift, _)| shift)
     };
     let found: Vec<Inst> = insts().filter_map(masked).collect();
@@ -122,10 +121,6 @@ fn masked_shifts(func: &mut Function) -> bool {
 
 /// The table of a LOP3 that is `a & b`.
 const AND: u32 = 0xc0;
-
-fn is_zero(o: &Operand) -> bool {
-    matches!(o, Operand::Imm(0)) || matches!(o, Operand::Reg(r) if *r == RegOp::plain(Name::Phys(Reg::RZ)))
-}
 
 /// The bits of binary32 numbers that tf32 has, which products of such read alone.
 const TF32: u32 = 0xffff_e000;

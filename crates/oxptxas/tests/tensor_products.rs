@@ -39,16 +39,7 @@ fn wrong(source: &str, name: &str) -> Option<String> {
 fn spellings(target: &str, sm: u16) -> Vec<&'static str> {
     let mut all = std::collections::BTreeSet::new();
     for form in ptx::isa::Op::tcgen05.forms().iter().filter(|f| f.on(sm, ptx::isa::Suffix::Arch)) {
-        let mut names = vec![String::from("tcgen05")];
-        for group in form.groups {
-            let absent = group.optional.then_some(&[][..]);
-            let choices: Vec<_> = group.alternatives.iter().copied().chain(absent).collect();
-            let longer = names.iter().flat_map(|n| {
-                choices.iter().map(move |c| c.iter().fold(n.clone(), |n, m| format!("{n}.{}", m.name())))
-            });
-            names = longer.collect();
-        }
-        all.extend(names.into_iter().filter(|n| n.contains(".mma.")));
+        all.extend(form.spellings("tcgen05").into_iter().filter(|n| n.contains(".mma.")));
     }
     let taken =
         |name: &String| Form::spelled(name, 0).is_some_and(|(f, k)| ptx::parse(&f.source(k, target)).is_ok());

@@ -49,16 +49,7 @@ fn spellings(target: &str, sm: u16) -> Vec<(String, &'static str, String)> {
     for form in
         ptx::isa::Op::cp.forms().iter().filter(|f| f.on(sm, suffix) || f.on(sm, ptx::isa::Suffix::None))
     {
-        let mut names = vec![String::from("cp")];
-        for group in form.groups {
-            let absent = group.optional.then_some(&[][..]);
-            let choices: Vec<_> = group.alternatives.iter().copied().chain(absent).collect();
-            let longer = names.iter().flat_map(|n| {
-                choices.iter().map(move |c| c.iter().fold(n.clone(), |n, m| format!("{n}.{}", m.name())))
-            });
-            names = longer.collect();
-        }
-        all.extend(names.into_iter().filter(|n| n.contains(".tensor.")));
+        all.extend(form.spellings("cp").into_iter().filter(|n| n.contains(".tensor.")));
     }
     let all = all.iter().filter_map(|name| spelled(name));
     // What the front end takes, and other targets do not have alone.

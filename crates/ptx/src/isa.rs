@@ -363,6 +363,17 @@ pub enum TypeRef {
 }
 
 impl Form {
+    /// Every way to spell the form of an instruction of this name, modifiers in its order.
+    pub fn spellings(&self, name: &str) -> Vec<String> {
+        self.groups.iter().fold(vec![name.into()], |names, group| {
+            let absent = group.optional.then_some(&[][..]);
+            let choices = || group.alternatives.iter().copied().chain(absent);
+            let spelled =
+                |n: &String, c: &[Mod]| c.iter().fold(n.clone(), |n, m| format!("{n}.{}", m.name()));
+            names.iter().flat_map(|n| choices().map(move |c| spelled(n, c))).collect()
+        })
+    }
+
     /// Whether these modifiers, in this order, are those of the form.
     pub fn matches(&self, mods: &[Mod]) -> bool {
         fn go(groups: &[Group], mods: &[Mod]) -> bool {
