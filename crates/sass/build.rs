@@ -263,7 +263,7 @@ fn main() {
         let has = |f: &str| op.flags[3..].iter().any(|x| x == f);
         let _ = writeln!(
             out,
-            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], {}, awaited: {}, holds_uniform: {}, passable: {}, waitless: {}, uniform: {}, \
+            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], {}, awaited: {}, holds_uniform: {}, late: {}, passable: {}, waitless: {}, uniform: {}, \
              wide_immediate: WideImmediate::{}, \
              reads_predicates: {}, writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
             op.flags.iter().find_map(|f| f.strip_prefix("as=")).unwrap_or(&op.name),
@@ -271,6 +271,7 @@ fn main() {
             facts.expression(),
             has("awaited"),
             has("holds_uniform"),
+            has("late"),
             has("passable"),
             has("nowait"),
             has("uniform"),

@@ -20,7 +20,7 @@ pub struct Facts {
 }
 
 /// Words that stand for themselves.
-const FLAGS: [&str; 11] = [
+const FLAGS: [&str; 12] = [
     "nowb",
     "norb",
     "nowait",
@@ -28,6 +28,7 @@ const FLAGS: [&str; 11] = [
     "uniform",
     "awaited",
     "holds_uniform",
+    "late",
     "passable",
     "noswap",
     "notwin",

@@ -46,6 +46,8 @@ pub struct OpInfo {
     pub awaited: bool,
     /// Reads uniform registers so late that ptxas does not let the warp end before.
     pub holds_uniform: bool,
+    /// Reads its general registers some time after issue, as others of its unit do not: overwriting them needs a scoreboard.
+    pub late: bool,
     /// It synchronizes or orders accesses of memory, and nothing else has to keep its place beside it.
     pub passable: bool,
     /// It has no wait mask: what it has to wait for, something before it does.

@@ -195,7 +195,7 @@ pub fn is_variable_latency(op: Opcode, target: Target) -> bool {
 
 /// Whether the sources may still be read some time after issue, so that overwriting them needs a scoreboard.
 pub fn reads_late(op: Opcode, target: Target) -> bool {
-    info(op).late || is_variable_latency(op, target)
+    info(op).late || op.info().late || is_variable_latency(op, target)
 }
 
 /// The class of an instruction.

@@ -225,6 +225,14 @@ fn step(
         let needs = u16::from(needs);
         (age < needs).then_some(Why::TooEarly { has: age, needs })
     };
+    if matches!(inst.op, Opcode::USETMAXREG | Opcode::USETMAXREG_ALLOC) {
+        // The warp's registers change when all that is to be written is.
+        for ((unit, kind, on), age) in state.iter().filter(|((_, kind, _), _)| *kind == Kind::Fixed) {
+            if let Some(why) = early(*age, timing::longest(target, &insts[*on as usize]).0) {
+                report(*on as usize, *unit, why);
+            }
+        }
+    }
     let of = |u: Unit| state.range((u, Kind::Fixed, 0)..(u + 1, Kind::Fixed, 0));
     units::for_each_read(inst, |u, site| {
         for ((_, kind, on), age) in of(u) {

@@ -1,7 +1,7 @@
 //! Stall counts: the issue distance between a fixed-latency writer and whoever touches its result, along
 //! every path. Stalls only grow until all distances hold, so the iteration ends.
 
-use crate::machine::{Machine, MachineInst, inst};
+use crate::machine::{Machine, MachineBlock, MachineInst, inst};
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use sass::latency::{self, ReadSite, Reader};
@@ -39,10 +39,25 @@ fn age(state: &mut State, cycles: u8) {
     state.retain(|r| r.age < r.until);
 }
 
-/// Cycles that are missing before `inst` may issue.
-fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
+/// Whether the instruction stands in front of a change of the warp's registers, before which everything that was issued is to be done: as ptxas
+/// 13.0.88 always has it, whose NOP or WARPSYNC there comes when the last result is there.
+fn settles(block: &MachineBlock, k: usize) -> bool {
+    block.insts.get(k + 1).is_some_and(|next| changes_registers(&next.inst))
+}
+
+fn changes_registers(inst: &Inst) -> bool {
+    matches!(inst.op, Opcode::USETMAXREG | Opcode::USETMAXREG_ALLOC)
+}
+
+/// Cycles that are missing before instruction `k` of block `b` may issue.
+fn missing(machine: &Machine, state: &State, (b, k): (usize, usize)) -> u8 {
     let target = machine.target;
+    let inst = &machine.blocks[b].insts[k].inst;
     let mut lack = 0u8;
+    if settles(&machine.blocks[b], k) {
+        let written = state.iter().filter(|r| !r.reads && r.unit < COUNT as Unit);
+        lack = written.map(|r| r.until.saturating_sub(r.age)).max().unwrap_or(0);
+    }
     let by = |r: &Recent| &machine.blocks[r.by.0 as usize].insts[r.by.1 as usize].inst;
     let of = |u: Unit| state.iter().filter(move |r| r.unit == u);
     units::for_each_read(inst, |u, site| {
@@ -144,7 +159,7 @@ pub fn run(machine: &mut Machine) {
             let mut state = merge(preds[b].iter().map(|p| &exit[*p as usize]));
             let mut k = 0;
             while k < machine.blocks[b].insts.len() {
-                let lack = missing(machine, &state, &machine.blocks[b].insts[k].inst);
+                let lack = missing(machine, &state, (b, k));
                 if lack > 0 && k > 0 {
                     let stall = &mut machine.blocks[b].insts[k - 1].inst.ctrl.stall;
                     let longer = (*stall + lack).min(MAX_STALL);
@@ -155,7 +170,7 @@ pub fn run(machine: &mut Machine) {
                 } else if lack > 0 {
                     let mut left = 0;
                     for &p in &preds[b] {
-                        let lack = missing(machine, &exit[p as usize], &machine.blocks[b].insts[k].inst);
+                        let lack = missing(machine, &exit[p as usize], (b, k));
                         if lack > 0 {
                             let last = machine.blocks[p as usize].insts.last_mut();
                             let stall = &mut last.expect("insert_nops leaves no block empty").inst.ctrl.stall;
@@ -224,7 +239,7 @@ fn insert(
     count as usize
 }
 
-/// Puts a NOP into empty blocks, and before instructions whose predicates take longer than one stall.
+/// Puts a NOP into empty blocks, before instructions whose predicates take longer than one stall, and before changes of the warp's registers.
 fn insert_nops(machine: &mut Machine) {
     let target = machine.target;
     for block in &mut machine.blocks {
@@ -240,7 +255,10 @@ fn insert_nops(machine: &mut Machine) {
         };
         let mut k = 0;
         while k < block.insts.len() {
-            if waits(&block.insts[k]) {
+            let meets = |i: &MachineInst| i.inst.op == Opcode::WARPSYNC;
+            let changes = changes_registers(&block.insts[k].inst)
+                && !k.checked_sub(1).is_some_and(|p| meets(&block.insts[p]));
+            if changes || waits(&block.insts[k]) {
                 let line = block.insts[k].line;
                 block.insts.insert(k, MachineInst::new(inst(Opcode::NOP, &[], &[]), line));
                 k += 1;
