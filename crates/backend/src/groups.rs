@@ -132,9 +132,10 @@ fn step(state: &mut State, i: &Inst, arrive: &mut bool) -> Result<(), (String, T
                 return early(*r, Touched::Products);
             }
             if let Some(d) = result {
+                // Its own sources as well: they are read while the result comes.
                 let taken = |r: &usize| {
                     let w = &state[*r];
-                    w.read != DONE || w.written != DONE && w.by != d
+                    w.read != DONE || w.written != DONE && w.by != d || others.contains(r)
                 };
                 if let Some(r) = span(d).find(taken) {
                     return early(r, Touched::Products);

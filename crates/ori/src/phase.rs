@@ -211,6 +211,11 @@ impl<'a> Manager<'a> {
         level >= min_level && spend(&self.plan.phases)
     }
 
+    /// Leaves a phase out from here on.
+    pub fn leave_out(&mut self, phase: Phase) {
+        self.tuning = std::mem::take(&mut self.tuning).leaving_out(phase);
+    }
+
     /// Runs a phase over `unit`.
     pub fn run<U: Display, R>(&mut self, phase: Phase, unit: &mut U, pass: impl FnOnce(&mut U) -> R) -> R {
         let result = self.timed(phase, || pass(unit));

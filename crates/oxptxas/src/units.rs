@@ -195,6 +195,12 @@ impl Units<'_> {
                             options.serial_groups = true;
                             one_by_one = how;
                         }
+                        // An order in which there is no room between a product and the wait for it.
+                        Err(Refused { groups_touched: Some(_), .. })
+                            if manager.admits(backend::phases::PREPASS) =>
+                        {
+                            manager.leave_out(backend::phases::PREPASS);
+                        }
                         Err(Refused { pool: true, diagnostics, .. }) if !options.steady_registers => {
                             options.steady_registers = true;
                             steady = diagnostics.into_iter().next().map(|d| d.message);

@@ -450,6 +450,43 @@ fn what_is_put_in_is_said() {
     assert_eq!(said(&cases[0].0, 0, false), ["C7511"], "-O0 does not plan for what is under way");
 }
 
+/// Registers that the tensor core still writes or reads belong to it up to the wait, also where nobody is interested in what is in them:
+/// accumulators that are not read, metadata of sparse products, and the rows of A of a product in whose place another value would do.
+#[test]
+fn registers_of_no_further_use_are_kept() {
+    let busy = |n: u32| {
+        let word = |i: u32| {
+            format!(
+                "add.u32 k{i}, i, {i}; xor.b32 k{i}, k{i}, {}; st.global.b32 [po+{}], k{i};\n",
+                i * 77,
+                512 + 4 * i
+            )
+        };
+        format!(".reg .b32 k<{n}>;\n") + &(0..n).map(word).collect::<String>()
+    };
+    let sparse = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {d0, d1, d2, d3}, da, db, a0, 0, 1, 1, 1, 0, 0;\n";
+    let d = zero("d", 8);
+    let bodies = [
+        d.clone() + FENCE + &statement("d", 8, "1") + COMMIT + "mov.u32 i, %tid.x;\n" + &busy(220) + &wait(0),
+        d.clone()
+            + "ld.global.b32 a0, [po]; mov.u32 i, %tid.x;\n"
+            + FENCE
+            + sparse
+            + COMMIT
+            + &busy(220)
+            + &wait(0)
+            + &store("d", 8),
+    ];
+    for body in &bodies {
+        let source = program(body);
+        let settings = oxptxas::Settings::new(sass::Target::parse("sm_90a").unwrap());
+        let output =
+            oxptxas::compile(&source, "kept.ptx", &settings).map_err(|e| e.render("oxptxas")).unwrap();
+        let said: Vec<&str> = output.warnings.iter().map(|w| w.message.as_str()).collect();
+        assert_eq!(said, [""; 0], "{body}");
+    }
+}
+
 /// Accumulators of which registers are listed in two orders, in halves, and under a guard.
 #[test]
 fn registers_in_other_orders() {

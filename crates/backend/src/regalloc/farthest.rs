@@ -11,8 +11,9 @@ mod distances;
 use super::room::{self, Room};
 use super::spill::is_constant;
 use crate::liveness::Ranges;
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntityRef, SecondaryMap};
 use distances::{Distances, Table, among};
+use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
 use ori::{Block, Function, Inst, Macro, Name, Op, Value};
@@ -72,16 +73,21 @@ pub(super) struct Plan {
     stored: SecondaryMap<Block, Vec<Value>>,
 }
 
-/// Plans what is in the general registers that there is `room` for; nothing for functions that are too large for that, or have cycles with
-/// several ways in.
-pub(super) fn plan(func: &Function, cfg: &Cfg, room: Room<'_>, ranges: &Ranges) -> Option<Plan> {
+/// Plans what is in the general registers that there is `room` for, where all but what is `pinned` may leave them; nothing for functions that are
+/// too large for that, or have cycles with several ways in.
+pub(super) fn plan(
+    func: &Function,
+    cfg: &Cfg,
+    room: Room<'_>,
+    (ranges, pinned): (&Ranges, &FixedBitSet),
+) -> Option<Plan> {
     if ranges.live.live_in.values().map(Vec::len).sum::<usize>() > MOST_ENTRIES {
         return None;
     }
     let dom = DomTree::dominators(cfg);
     let loops = LoopForest::new(cfg, &dom);
     let distances = Distances::new(func, cfg, &loops, ranges);
-    let mut walk = Walk::new(func, cfg, room, ranges, &dom, &loops, &distances);
+    let mut walk = Walk::new(func, cfg, room, (ranges, pinned), &dom, &loops, &distances);
     cfg.rpo.iter().for_each(|b| walk.block(*b));
     let mut plan = walk.plan;
     for &b in &cfg.rpo {
@@ -235,6 +241,7 @@ struct Walk<'f> {
     /// The registers of the block that is walked.
     limit: i32,
     ranges: &'f Ranges,
+    pinned: &'f FixedBitSet,
     dom: &'f DomTree,
     loops: &'f LoopForest,
     distances: &'f Distances,
@@ -280,7 +287,7 @@ impl<'f> Walk<'f> {
         func: &'f Function,
         cfg: &'f Cfg,
         room: Room<'f>,
-        ranges: &'f Ranges,
+        (ranges, pinned): (&'f Ranges, &'f FixedBitSet),
         dom: &'f DomTree,
         loops: &'f LoopForest,
         distances: &'f Distances,
@@ -293,6 +300,7 @@ impl<'f> Walk<'f> {
             room,
             limit: room.limit as i32,
             ranges,
+            pinned,
             dom,
             loops,
             distances,
@@ -456,7 +464,9 @@ impl<'f> Walk<'f> {
     }
 
     fn weighted(&self, v: Value, far: u64) -> u64 {
-        if self.constant.contains(&v) {
+        if self.pinned.contains(v.index()) {
+            0
+        } else if self.constant.contains(&v) {
             far * MADE_AGAIN
         } else if self.stored.get(v).is_some() || self.depth[v] < self.depth_here {
             far * LOADED

@@ -244,7 +244,7 @@ pub fn prepared(mut func: Function) -> Result<Function, Error> {
 pub fn allocate(mut func: Function, limits: &Limits) -> Result<Allocation, Error> {
     let cfg = prepare::run(&mut func)?;
     let strict = limits.check || cfg!(debug_assertions);
-    let mut spiller = Spiller::default();
+    let mut spiller = Spiller::of(&func);
     spiller.original = strict.then(|| Rc::new(func.clone()));
     let prove = |before: &Function, Allocation { func, .. }: &Allocation| {
         checker::check(before, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))
@@ -267,7 +267,8 @@ pub fn allocate(mut func: Function, limits: &Limits) -> Result<Allocation, Error
     if let Some(before) = &original {
         func = Function::clone(before);
     }
-    let found = allocate_prepared(&mut func, &cfg, limits, &mut Spiller::default(), false)?;
+    let mut spiller = Spiller::of(&func);
+    let found = allocate_prepared(&mut func, &cfg, limits, &mut spiller, false)?;
     if let (true, Some(before)) = (strict, &original) {
         prove(before, &found)?;
     }

@@ -74,6 +74,21 @@ pub fn is_constant(d: &InstData) -> bool {
 }
 
 impl Spiller {
+    /// For a function: what the tensor core reads and writes while the code goes on stays in its registers meanwhile, the results of
+    /// products of warp groups up to the wait, behind which they are other values, and what is held for it.
+    pub fn of(func: &Function) -> Spiller {
+        let mut pinned = FixedBitSet::with_capacity(func.values.len());
+        let mut pin = |n: Name| n.value().into_iter().for_each(|v| pinned.insert(v.index()));
+        for d in func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]) {
+            if d.opcode().is_some_and(Opcode::is_group_product) {
+                d.for_each_def(&mut pin);
+            } else if d.op == Op::Macro(Macro::Keep) {
+                d.for_each_use(&mut pin);
+            }
+        }
+        Spiller { pinned, ..Spiller::default() }
+    }
+
     /// Chooses values of `file` until no more registers are needed anywhere than there is `room` for, together with
     /// those in `forced`, and rewrites the function. Returns whether there were any. `ranges` are those of the function
     /// if they are known; they are left there unless it changes.
@@ -129,7 +144,7 @@ impl Spiller {
         if most_needed(func, cfg, RegFile::R, room, known, true) <= room.limit {
             return None;
         }
-        let plan = farthest::plan(func, cfg, room, known)?;
+        let plan = farthest::plan(func, cfg, room, (known, &self.pinned))?;
         let before = (Rc::new(func.clone()), self.clone());
         self.original.get_or_insert_with(|| before.0.clone());
         split::apply(self, func, cfg, known, &plan);

@@ -41,14 +41,23 @@ struct Tuple {
 /// One product.
 struct Product {
     tuple: usize,
-    /// A variable for the registers of A, where it has some.
+    /// Variables for the registers that it reads besides: those of A, where it has some, and of what says where A is zero.
     rows: Option<Var>,
+    metadata: Option<Var>,
+}
+
+impl Product {
+    fn sources(&self) -> impl Iterator<Item = Var> {
+        self.rows.into_iter().chain(self.metadata)
+    }
 }
 
 /// What may be under way where a wait stands.
 #[derive(Default)]
 struct Waited {
     tuples: Vec<usize>,
+    /// Accumulators that are of no use any more: their registers are not free before.
+    unused: Vec<usize>,
     rows: Vec<Var>,
 }
 
@@ -135,11 +144,13 @@ impl Plan {
                 plan.tuples.push(Tuple { registers: list, var: None });
                 plan.tuples.len() - 1
             });
-            let rows = matches!(inst.operands.get(1), Some(ptx::Operand::Vector(_))).then(|| {
-                vars.push(ValueData { file: RegFile::R, width: 4 });
+            let mut variable = |width| {
+                vars.push(ValueData { file: RegFile::R, width });
                 Var(vars.len() as u32 - 1)
-            });
-            plan.products.insert(place(inst), Product { tuple, rows });
+            };
+            let rows = matches!(inst.operands.get(1), Some(ptx::Operand::Vector(_))).then(|| variable(4));
+            let metadata = inst.has(M::sp).then(|| variable(1));
+            plan.products.insert(place(inst), Product { tuple, rows, metadata });
         }
         plan.make_variables(body, vars);
         plan.find_waits(body, graph);
@@ -172,7 +183,7 @@ impl Plan {
     /// Finds what may be under way at each wait and is of use behind it.
     fn find_waits(&mut self, body: &ptx::Body, graph: &Graph) {
         // Accumulators, then the registers of A of each product.
-        let mut rows: Vec<Var> = self.products.values().filter_map(|p| p.rows).collect();
+        let mut rows: Vec<Var> = self.products.values().flat_map(Product::sources).collect();
         rows.sort_unstable();
         let count = self.tuples.len() + rows.len();
         let live = self.live(body, graph);
@@ -184,7 +195,7 @@ impl Plan {
             for inst in insts(body, graph.ranges[b].clone()).filter(|i| i.op == ptx::Op::wgmma) {
                 if let Some(p) = self.products.get(&place(inst)) {
                     state[p.tuple] = 0;
-                    if let Some(at) = p.rows.and_then(|v| rows.binary_search(&v).ok()) {
+                    for at in p.sources().filter_map(|v| rows.binary_search(&v).ok()) {
                         state[self.tuples.len() + at] = 0;
                     }
                 } else if inst.has(M::commit_group) {
@@ -195,10 +206,14 @@ impl Plan {
                     for (k, _) in state.iter().enumerate().filter(|(_, a)| **a != DONE) {
                         match k.checked_sub(self.tuples.len()) {
                             Some(r) if !waited.rows.contains(&rows[r]) => waited.rows.push(rows[r]),
-                            None if !waited.tuples.contains(&k) && live.is_some_and(|l| l[k]) => {
-                                waited.tuples.push(k);
+                            Some(_) => {}
+                            None => {
+                                let used = live.is_some_and(|l| l[k]);
+                                let list = if used { &mut waited.tuples } else { &mut waited.unused };
+                                if !list.contains(&k) {
+                                    list.push(k);
+                                }
                             }
-                            _ => {}
                         }
                     }
                     if let Some(ptx::Operand::Int(n)) = inst.operands.first()
@@ -220,6 +235,7 @@ impl Plan {
         }
         for w in self.waits.values_mut() {
             w.tuples.sort_unstable();
+            w.unused.sort_unstable();
             w.rows.sort_unstable();
         }
     }
@@ -311,13 +327,19 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// Whether registers of an accumulator were written on their own since it was put together.
+    fn is_apart(&self, tuple: usize) -> bool {
+        let registers = &self.groups.tuples[tuple].registers;
+        registers.iter().any(|r| self.groups.written.contains(&Var(r.index() as u32)))
+    }
+
     fn put_together(&mut self, tuple: usize) {
         let Some(whole) = self.groups.tuples[tuple].var else { return };
-        let parts: Vec<Var> =
-            self.groups.tuples[tuple].registers.iter().map(|r| Var(r.index() as u32)).collect();
-        if !parts.iter().any(|v| self.groups.written.contains(v)) {
+        if !self.is_apart(tuple) {
             return;
         }
+        let parts: Vec<Var> =
+            self.groups.tuples[tuple].registers.iter().map(|r| Var(r.index() as u32)).collect();
         let words: Vec<Operand> = parts.iter().map(|v| operand(self.read_var(*v))).collect();
         let value = if words.len() == 1 { self.read_var(parts[0]) } else { self.b.collect(&words) };
         parts.iter().for_each(|v| {
@@ -402,7 +424,7 @@ impl Lower<'_, '_> {
         }
         let left = u32::try_from(n).unwrap_or(NO_GROUP).min(NO_GROUP);
         self.b.inst(Opcode::WARPGROUP_DEPBAR, &[Mod::LE], &[Operand::Imm(0), Operand::Imm(left)]);
-        let Some(Waited { tuples, rows }) = self.groups.waits.remove(&place(inst.plain)) else {
+        let Some(Waited { tuples, unused, rows }) = self.groups.waits.remove(&place(inst.plain)) else {
             return Ok(());
         };
         for tuple in tuples {
@@ -411,7 +433,9 @@ impl Lower<'_, '_> {
             let settled = self.b.def_macro(Macro::Settle, RegFile::R, width, &[operand(value)]);
             self.write_accumulator(tuple, settled);
         }
-        for var in rows {
+        let whole = |l: &Self, k: usize| l.groups.tuples[k].var.filter(|_| !l.is_apart(k));
+        let unused: Vec<Var> = unused.into_iter().filter_map(|k| whole(self, k)).collect();
+        for var in unused.into_iter().chain(rows) {
             let value = self.read_var(var);
             self.hold(value);
         }
@@ -448,7 +472,7 @@ impl Lower<'_, '_> {
 
     fn group_product(&mut self, inst: &Statement<'_>) -> Result<()> {
         let shown = self.groups.products.get(&place(inst.plain));
-        let Some(&Product { tuple, rows }) = shown else { return self.unsupported(inst) };
+        let Some(&Product { tuple, rows, metadata: zeros }) = shown else { return self.unsupported(inst) };
         // The accumulator is known by the place of the statement.
         inst.operands.get(0);
         let sparse = inst.has(M::sp);
@@ -520,12 +544,12 @@ impl Lower<'_, '_> {
             return Err(crate::Refusal::Registers { limit, needed });
         }
         let mut sources = Vec::new();
-        let mut held = None;
+        let mut held: Vec<(Option<Var>, Value)> = Vec::new();
         let b_words = self.descriptor(&inst.operands[2])?;
         let words = if registers {
             let words = self.matrix_words(&inst.operands[1], Elem::F16)?;
             let value = self.b.collect(&words);
-            held = Some(value);
+            held.push((rows, value));
             sources.push(Operand::Reg(sass::RegOp { neg: negated[0], ..sass::RegOp::plain(value.into()) }));
             let nothing = self.undefined_value(ValueData { file: RegFile::UR, width: 1 });
             vec![operand(nothing), operand(nothing), b_words[0], b_words[1]]
@@ -553,6 +577,9 @@ impl Lower<'_, '_> {
         sources.extend([addend, counts]);
         if sparse {
             let metadata = self.one_word(&inst.operands[3])?;
+            let metadata = self.b.reg(&metadata);
+            held.push((zeros, metadata));
+            let metadata = operand(metadata);
             let ptx::Operand::Int(lanes) = inst.operands[4] else { return self.unsupported(inst) };
             sources.extend([metadata, Operand::Imm(lanes as u32)]);
         }
@@ -569,11 +596,13 @@ impl Lower<'_, '_> {
             self.group_commit();
             self.b.inst(Opcode::WARPGROUP_DEPBAR, &[Mod::LE], &[Operand::Imm(0), Operand::Imm(0)]);
             result = self.b.def_macro(Macro::Settle, RegFile::R, width, &[operand(result)]);
-            if let Some(value) = held {
-                self.hold(value);
-            }
-        } else if let (Some(var), Some(value)) = (rows, held) {
-            self.write_var(var, value);
+            held.into_iter().for_each(|(_, value)| self.hold(value));
+        } else {
+            held.into_iter().for_each(|(var, value)| {
+                if let Some(var) = var {
+                    self.write_var(var, value);
+                }
+            });
         }
         self.write_accumulator(tuple, result);
         Ok(())
