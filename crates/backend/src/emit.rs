@@ -1,6 +1,6 @@
 //! The last step: addresses, tail padding, the line table and instruction words.
 
-use crate::machine::{Link, Machine, branch, inst};
+use crate::machine::{Link, Machine, branch, inst, signs};
 use crate::{Code, Error};
 use sass::{AddrWidth, Control, Guard, Inst, Opcode, Operand, Target};
 
@@ -70,6 +70,12 @@ pub fn pad(target: Target, insts: &mut Vec<Inst>) {
 /// # Errors
 /// If an instruction has no encoding on the target.
 pub fn run(machine: &Machine, entry: bool) -> Result<Code, Error> {
+    for i in machine.blocks.iter().flat_map(|b| &b.insts) {
+        let terms = sass::compute::signed_terms(i.inst.op);
+        if terms.is_some_and(|[a, b, _]| signs(&i.inst.operands, [a, b]) == 2) {
+            return Err(Error::at(i.line, "internal error: the first two terms of a sum have a sign"));
+        }
+    }
     let (mut insts, lines) = resolve(machine);
     let exit_offsets = (0..).zip(&insts).filter(|(_, i)| i.op == Opcode::EXIT).map(|(k, _)| k * INST_BYTES);
     let exit_offsets = exit_offsets.collect();

@@ -71,6 +71,15 @@ struct Legalizer<'f> {
     loc: Loc,
 }
 
+/// Whether an operand has a minus or is complemented.
+pub fn is_signed<R, L>(o: &sass::Operand<R, L>) -> bool {
+    match o {
+        sass::Operand::Reg(r) => r.neg || r.not,
+        sass::Operand::Const { neg, not, .. } => *neg || *not,
+        _ => false,
+    }
+}
+
 /// Whether a source is a register of the file that the opcode works on.
 fn is_reg(func: &Function, op: Opcode, o: &Operand) -> bool {
     let file = if op.is_uniform() { RegFile::UR } else { RegFile::R };
@@ -188,7 +197,30 @@ impl Legalizer<'_> {
         if matches!(op, Opcode::FMUL | Opcode::DMUL) {
             negate_second(d);
         }
+        self.part_signs(d);
         Ok(())
+    }
+
+    /// Three terms with a minus are two sums: of the first two of one only one may have a sign ([`sass::compute::signed_terms`]). Where it is two,
+    /// they change places when the code is laid out.
+    fn part_signs(&mut self, d: &mut InstData) {
+        let Op::Sass(op) = d.op else { return };
+        let Some([a, b, c]) = sass::compute::signed_terms(op) else { return };
+        // No carry is kept: both places have the predicate that is always true.
+        let unused =
+            |o: &Operand| matches!(o, Operand::Reg(r) if matches!(r.reg, Name::Phys(p) if p.is_zero()));
+        let carries = !d.operands[1..a].iter().all(unused);
+        if !d.mods.0.is_empty() || carries || ![a, b, c].iter().all(|i| is_signed(&d.operands[*i])) {
+            return;
+        }
+        let (file, zero) = if op.is_uniform() { (RegFile::UR, Reg::URZ) } else { (RegFile::R, Reg::RZ) };
+        let sum = self.func.add_value(file, 1);
+        let mut operands = d.operands.clone();
+        operands[0] = operand(sum);
+        operands[a] = operand(Name::Phys(zero));
+        self.push(d.op, &[], operands);
+        d.operands[b] = operand(sum);
+        d.operands[c] = operand(Name::Phys(zero));
     }
 
     /// A constant that is the only source other than a general register comes by a uniform one, as in ptxas's code, where

@@ -604,7 +604,13 @@ fn lower_inst(target: Target, d: &InstData<Reg>, layout: &Layout) -> Result<Opti
     let (to, from) = d.macro_operands().map_or((None, None), |(to, from)| (to, from.first()));
     match d.op {
         Op::Sass(op) => {
-            let operands = d.operands.iter().map(|o| lower_operand(target, o, layout)).collect();
+            let mut operands: SmallVec<[Operand; 6]> =
+                d.operands.iter().map(|o| lower_operand(target, o, layout)).collect();
+            if let Some([a, b, c]) = sass::compute::signed_terms(op)
+                && signs(&operands, [a, b]) == 2
+            {
+                operands.swap(a, c);
+            }
             Ok(Some(Inst { guard, op, mods: d.mods.clone(), operands, ctrl: sass::Control::default() }))
         }
         Op::Macro(Macro::Undef) => Ok(None),
@@ -631,6 +637,11 @@ fn lower_inst(target: Target, d: &InstData<Reg>, layout: &Layout) -> Result<Opti
         }
         Op::Macro(m) => Err(internal(m.name())),
     }
+}
+
+/// How many of these operands have a sign.
+pub fn signs(operands: &[Operand], places: [usize; 2]) -> usize {
+    places.into_iter().filter(|i| operands.get(*i).is_some_and(crate::legalize::is_signed)).count()
 }
 
 /// `BMOV.32.CLEAR RZ, B`, which precedes every BSSY of sm_75.

@@ -1,8 +1,8 @@
 //! What instructions compute, of numbers: for whoever knows their operands. The simulator has its own, as it is what these are
 //! held against.
 
-use crate::isa::Mod;
-use crate::ops::{Bool, Icmp, ShfMods, ShiftDir, ShiftType};
+use crate::isa::{Mod, Opcode};
+use crate::ops::{Bool, Iadd3, Icmp, ShfMods, ShiftDir, ShiftType, Uiadd3};
 use std::cmp::Ordering;
 
 /// A term of a sum: a word, which may be taken with a minus.
@@ -22,6 +22,17 @@ pub fn iadd3(terms: [Term; 3], carries: u32) -> (u32, u32) {
     };
     let sum: u64 = terms.into_iter().map(term).sum::<u64>() + u64::from(carries);
     (sum as u32, (sum >> 32) as u32)
+}
+
+/// The places of the terms of IADD3 and UIADD3: of the first two at most one may have a sign. An H200 takes an instruction with
+/// two for an illegal one, whatever the third has (`IADD3 R, R, -R, -R` it executes); ptxas 13.0.88 has no such, and Mesa's assembler
+/// asserts it.
+pub fn signed_terms(op: Opcode) -> Option<[usize; 3]> {
+    match op {
+        Opcode::IADD3 => Some([Iadd3::A, Iadd3::B, Iadd3::C]),
+        Opcode::UIADD3 => Some([Uiadd3::A, Uiadd3::B, Uiadd3::C]),
+        _ => None,
+    }
 }
 
 /// LOP3: each bit of the result is the bit of the table that those of the inputs number.

@@ -227,7 +227,7 @@ fn step(
     };
     if matches!(inst.op, Opcode::USETMAXREG | Opcode::USETMAXREG_ALLOC) {
         // The warp's registers change when all that is to be written is.
-        for ((unit, kind, on), age) in state.iter().filter(|((_, kind, _), _)| *kind == Kind::Fixed) {
+        for ((unit, _, on), age) in state.iter().filter(|((_, kind, _), _)| *kind == Kind::Fixed) {
             if let Some(why) = early(*age, timing::longest(target, &insts[*on as usize]).0) {
                 report(*on as usize, *unit, why);
             }
