@@ -15,6 +15,7 @@ mod driver;
 mod format;
 mod forms;
 mod fuzz;
+mod gpu;
 mod hazards;
 mod library;
 mod link;
@@ -90,6 +91,8 @@ enum Task {
     SimCoverage(coverage::Options),
     /// Execute PTX and code of every kernel in folders of PTX on made-up launches and compare.
     Verify(verify::Options),
+    /// Write launches that the PTX interpreter has a result of, with our code, for `tools/gpu/cases.py`.
+    GpuCases(gpu::Options),
     /// Compare what registers hold where the maps of -g say with the PTX interpreter, for folders of PTX.
     Places(places::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
@@ -169,6 +172,7 @@ fn main() -> ExitCode {
         Task::MutateCode(o) => install_oracles().and_then(|bin| mutate::run(&root(), &bin, &o)),
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
         Task::Verify(o) => install_oracles().and_then(|bin| verify::run(&root(), &bin, &o)),
+        Task::GpuCases(o) => gpu::run(&root(), &o),
         Task::Places(o) => places::run(&o),
         Task::Cycles(o) => install_oracles().and_then(|bin| cycles::run(&root(), &bin, &o)),
         Task::Loops(o) => install_oracles().and_then(|bin| loops::run(&root(), &bin, &o)),

@@ -431,6 +431,11 @@ impl Memory {
         }
     }
 
+    /// The pages of sparse memory that were touched, ascending: addresses, what they held at first, what they hold now.
+    pub fn pages(&self) -> impl Iterator<Item = (u64, Box<[u8]>, &[u8])> {
+        self.sparse.iter().flat_map(Sparse::pages)
+    }
+
     /// What the aligned eight bytes at an address of sparse memory hold at first.
     pub(crate) fn fresh(&self, address: u64) -> Option<u64> {
         self.sparse.as_ref().map(|s| s.first(address))

@@ -118,6 +118,13 @@ impl Sparse {
         self.pages.get(&(address / PAGE))?.get(at..at + 8).map(crate::memory::little_endian)
     }
 
+    /// The pages that were touched, ascending: addresses, what they held at first, what they hold now.
+    pub fn pages(&self) -> impl Iterator<Item = (u64, Box<[u8]>, &[u8])> {
+        let mut numbers: Vec<u64> = self.pages.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers.into_iter().map(|n| (n * PAGE, self.fresh(n), &*self.pages[&n]))
+    }
+
     /// Whether nothing has been stored, or only what was there.
     pub fn is_untouched(&self) -> bool {
         self.pages.iter().all(|(n, p)| **p == *self.fresh(*n))

@@ -90,6 +90,12 @@ pub fn explore(options: &Options, ptxas: Option<&Path>) -> Report {
     report
 }
 
+/// The program of a seed as a target can run it: its text and its launch.
+pub fn program(seed: u64, sm: u8) -> (String, sim::launch::Launch) {
+    let p = generate::generate(seed, written_for(seed, sm), false);
+    (p.text, p.launch)
+}
+
 /// Runs the program of one seed on all targets and levels.
 fn one(seed: u64, options: &Options, ptxas: Option<&Path>) -> (usize, Vec<(u8, Failure)>) {
     let mut groups: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
