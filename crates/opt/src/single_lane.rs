@@ -168,7 +168,9 @@ fn blocks(func: &Function, analyses: &Analyses) -> Vec<Block> {
             let always = *s.join == Operand::Reg(RegOp::plain(Name::Phys(Reg::PT)));
             let either = |own: Icmp, few: Icmp| compares && m.cmp == own || differs && m.cmp == few;
             let set = and && (either(Icmp::EQ, Icmp::NE) || so(s.join, true));
-            let clear = and && always && either(Icmp::NE, Icmp::EQ);
+            // Neither the comparison nor what it is joined with holds.
+            let neither = m.join == Bool::OR && so(s.join, false);
+            let clear = and && always && either(Icmp::NE, Icmp::EQ) || neither;
             (predicate(s.p), One { set, clear })
         } else if let (Some(s), Some(Operand::Imm(table))) = (Plop3::of(d), Plop3::of(d).map(|s| *s.table)) {
             // In all rows that give it, an operand is so that is so in one lane.
@@ -276,6 +278,18 @@ mod tests {
                 true,
             ),
             ("    v2:P = ISETP.EQ.AND PT, v1, 0x3, PT, PT\n    branch v2, block2, block3\n", false),
+            (
+                "    v4:P = ELECT URZ, PT\n    v2:P = ISETP.LT.OR PT, v1, 0x3, !v4, PT\n    branch !v2, block2, block3\n",
+                true,
+            ),
+            (
+                "    v4:P = ELECT URZ, PT\n    v2:P = ISETP.LT.OR PT, v1, 0x3, v4, PT\n    branch !v2, block2, block3\n",
+                false,
+            ),
+            (
+                "    v4:P = ELECT URZ, PT\n    v2:P = ISETP.LT.OR PT, v1, 0x3, !v4, PT\n    branch v2, block2, block3\n",
+                false,
+            ),
             ("    jump block2\n", false),
         ] {
             let (changed, got) = after(&format!("{cond}{turns}"));
