@@ -1,6 +1,6 @@
 //! Launches for a GPU: kernels of PTX files on made-up launches and random programs, with what the PTX interpreter says
 //! that memory holds before and after, and our code at several levels. `tools/gpu/cases.py` runs them where there is a GPU
-//! (docs/verification.md).
+//! (tools/gpu/README.md).
 //!
 //! The file has a line of JSON for each module, `{file, ptx, code: {LEVEL: hex}}`, and behind it one for each launch of it,
 //! `{kernel, grid, block, cluster, shared, params, pointers, memory: [[address, before, after]], variables: {name: after}}`, bytes as

@@ -31,6 +31,11 @@ fn count(d: &InstData) -> u8 {
     n.unwrap_or(0).clamp(LEAST_LIMIT.into(), MOST) as u8
 }
 
+/// Whether an opcode changes how many registers a warp holds.
+pub fn is_change(op: Opcode) -> bool {
+    matches!(op, Opcode::USETMAXREG | Opcode::USETMAXREG_ALLOC)
+}
+
 fn change(d: &InstData) -> Option<Change> {
     match d.opcode()? {
         Opcode::USETMAXREG => Some(Change::Back(count(d))),

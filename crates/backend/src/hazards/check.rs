@@ -225,7 +225,7 @@ fn step(
         let needs = u16::from(needs);
         (age < needs).then_some(Why::TooEarly { has: age, needs })
     };
-    if matches!(inst.op, Opcode::USETMAXREG | Opcode::USETMAXREG_ALLOC) {
+    if crate::pool::is_change(inst.op) {
         // The warp's registers change when all that is to be written is.
         for ((unit, _, on), age) in state.iter().filter(|((_, kind, _), _)| *kind == Kind::Fixed) {
             if let Some(why) = early(*age, timing::longest(target, &insts[*on as usize]).0) {

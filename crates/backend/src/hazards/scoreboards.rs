@@ -161,7 +161,7 @@ fn is_strong_read(i: &MachineInst) -> bool {
 }
 
 /// Whether accesses and barriers behind the instruction wait until it is done: as the table says, and an exchange of which nobody reads what was
-/// there, as which a tensor map is copied. ptxas's always count; on an H200 maps were read before they were whole, where ours did not.
+/// there, as which a tensor map is copied: ptxas's count there, and nothing else keeps a map from being read before it is whole.
 fn is_awaited(inst: &Inst) -> bool {
     let exchanges = || {
         let result = inst.operands.get(1).and_then(Operand::as_reg);

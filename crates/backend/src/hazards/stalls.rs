@@ -2,8 +2,8 @@
 //! every path. Stalls only grow until all distances hold, so the iteration ends.
 
 use crate::machine::{Machine, MachineBlock, MachineInst, inst};
-use crate::timing;
 use crate::units::{self, COUNT, Unit};
+use crate::{pool, timing};
 use sass::latency::{self, ReadSite, Reader};
 use sass::{Class, Inst, Opcode, RegFile, Target, Unit as Pipe};
 
@@ -42,11 +42,7 @@ fn age(state: &mut State, cycles: u8) {
 /// Whether the instruction stands in front of a change of the warp's registers, before which everything that was issued is to be done: as ptxas
 /// 13.0.88 always has it, whose NOP or WARPSYNC there comes when the last result is there.
 fn settles(block: &MachineBlock, k: usize) -> bool {
-    block.insts.get(k + 1).is_some_and(|next| changes_registers(&next.inst))
-}
-
-fn changes_registers(inst: &Inst) -> bool {
-    matches!(inst.op, Opcode::USETMAXREG | Opcode::USETMAXREG_ALLOC)
+    block.insts.get(k + 1).is_some_and(|next| pool::is_change(next.inst.op))
 }
 
 /// Cycles that are missing before instruction `k` of block `b` may issue.
@@ -256,7 +252,7 @@ fn insert_nops(machine: &mut Machine) {
         let mut k = 0;
         while k < block.insts.len() {
             let meets = |i: &MachineInst| i.inst.op == Opcode::WARPSYNC;
-            let changes = changes_registers(&block.insts[k].inst)
+            let changes = pool::is_change(block.insts[k].inst.op)
                 && !k.checked_sub(1).is_some_and(|p| meets(&block.insts[p]));
             if changes || waits(&block.insts[k]) {
                 let line = block.insts[k].line;

@@ -57,7 +57,7 @@ impl State {
 
 /// Whether code has instructions that change how many registers a warp holds.
 pub fn changes(insts: &[Inst]) -> bool {
-    insts.iter().any(|i| matches!(i.op, Opcode::USETMAXREG | Opcode::USETMAXREG_ALLOC))
+    insts.iter().any(|i| super::is_change(i.op))
 }
 
 /// Looks at the code of a kernel whose threads begin with `start` registers, and whose labels are byte offsets. Functions that it calls
