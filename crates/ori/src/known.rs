@@ -5,10 +5,10 @@ use crate::function::{Block, Function, Inst, InstData, Name, Op, Operand, Value}
 use cranelift_entity::SecondaryMap;
 use sass::memory::{MemoryEffect, MemoryEffects};
 use sass::ops::{
-    Iadd3, Iadd3Mods, Imad, ImadMods, Lea, LeaMods, Lop3, Mov, Prmt, PrmtMods, S2r, Sel, SelMods, Shf,
+    Iadd3, Iadd3Mods, Imad, ImadMods, Lea, LeaMods, Lop3, Mov, Prmt, PrmtMods, S2r, Sel, SelMods, Sgxt, Shf,
     ShfMods, ShiftDir, ShiftType,
 };
-use sass::{Mod, Opcode, Reg, RegFile, SpecialReg};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, SpecialReg};
 
 /// What is known of the bits of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -295,6 +295,14 @@ impl KnownBits {
                     _ => Bits::UNKNOWN,
                 })
             }
+            // The lowest bits alone.
+            Opcode::SGXT if d.mods == Mods::of(&[Mod::U32]) => Sgxt::of(d).map(|s| match (of(s.a), s.bits) {
+                (Bits::NONE, _) => Bits::NONE,
+                (a, Operand::Imm(n @ 1..32)) => {
+                    Bits { zeros: a.zeros | u32::MAX << n, ones: a.ones & !(u32::MAX << n) }
+                }
+                (a, _) => Bits { zeros: a.zeros, ones: 0 },
+            }),
             Opcode::POPC => Some(below(64)),
             _ if loads(op) && d.mods.has(Mod::U8) => Some(below(1 << 8)),
             _ if loads(op) && d.mods.has(Mod::U16) => Some(below(1 << 16)),
