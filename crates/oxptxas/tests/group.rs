@@ -310,6 +310,58 @@ fn accumulators_stay_in_place_around_loops() {
     }
 }
 
+/// Two pairs of accumulators, which take more registers than there are, in turn; the second pair goes on around the loop, with rows of A in registers
+/// (the backward pass of attention): neither is waited for more often than the program says, and what leaves registers meanwhile leaves by fours.
+#[test]
+fn more_accumulators_than_registers_take_turns() {
+    let rows = |d: &str, a: usize| {
+        let list: Vec<String> = (0..64).map(|i| format!("{d}{i}")).collect();
+        let a: Vec<String> = (0..4).map(|i| format!("a{}", 4 * a + i)).collect();
+        format!(
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {{{}}}, {{{}}}, db, 1, 1, 1, 0;\n",
+            list.join(", "),
+            a.join(", ")
+        )
+    };
+    let load: String = (0..8).map(|i| format!("ld.shared.b32 a{i}, [v+{}];\n", 4 * i)).collect();
+    let half = |first: u32, d: &str| -> String {
+        (0..64).map(|i| format!("st.global.b32 [po+{}], {d}{};\n", 4 * (first + i), i)).collect()
+    };
+    let body = ".reg .b32 a<8>, f<64>, g<64>, q<64>, s<64>;\n".to_string()
+        + &["f", "g", "q", "s"].map(|d| zero(d, 128)).concat()
+        + "mov.u32 i, 0; mov.u32 v, m;\nLOOP:\n"
+        + &wait(0)
+        + &load
+        + FENCE
+        + &statement("f", 128, "1")
+        + &statement("g", 128, "1")
+        + COMMIT
+        + &wait(0)
+        + FENCE
+        + &rows("q", 0)
+        + &rows("s", 1)
+        + COMMIT
+        + "add.u32 i, i, 1; add.u64 da, da, 2; setp.lt.u32 p, i, 3; @p bra LOOP;\n"
+        + &wait(0)
+        + &half(0, "f")
+        + &half(64, "s")
+        + "bar.sync 0; add.u64 po, po, 65536;\n"
+        + &half(0, "g")
+        + &half(64, "q");
+    let source = program(&body).replace("a0, a1, a2, a3, ", "");
+    assert_eq!(wrong(&source), None);
+    let code = code(&source);
+    assert_eq!(waits(&code), [0, 0, 0]);
+    let narrow = |i: &&Inst| matches!(i.op, Opcode::LDL | Opcode::STL) && !i.mods.has(sass::Mod::_128);
+    let (first, end) = (
+        code.iter().position(|i| i.op == Opcode::WARPGROUP_DEPBAR).unwrap(),
+        code.iter().rposition(|i| i.op == Opcode::WARPGROUP_DEPBAR).unwrap(),
+    );
+    let wide = code[first..end].iter().filter(|i| i.op == Opcode::LDL).count();
+    assert!(wide >= 16, "{wide} loads");
+    assert!(code[first..end].iter().filter(narrow).count() < 16);
+}
+
 /// What the program touches too early is waited for: an accumulator that is read, written or added elsewhere before its wait, or
 /// rows of A that are overwritten.
 #[test]

@@ -41,10 +41,10 @@ impl Reg {
     /// R1, the stack pointer.
     pub const SP: Reg = Reg { file: RegFile::R, index: 1 };
 
-    /// What the index of the first register of a tuple of `width` is a multiple of: the next power of two up to 16
-    /// registers, four for the longer tuples of warp groups and tensor memory (ptxas 13.0.88: `LDTM.x64 R36`).
+    /// What the index of the first register of a tuple of `width` is a multiple of at least: the next power of two up to 8
+    /// registers, four for the longer tuples of tensor memory (ptxas 13.0.88: `LDTM.x64 R36`). [`crate::Opcode::tuple_alignment`] says what instructions want.
     pub const fn tuple_alignment(width: u8) -> u8 {
-        if width > 16 { 4 } else { width.next_power_of_two() }
+        if width > 8 { 4 } else { width.next_power_of_two() }
     }
 
     /// General register `Rn`.

@@ -385,6 +385,13 @@ impl Checker<'_> {
             if slot.role != Role::Def {
                 self.operand(state, o, n, slot.width).map_err(fail)?;
             }
+            if let (Op::Sass(op), Operand::Reg(RegOp { reg: Name::Val(v), .. }), Operand::Reg(n)) =
+                (old.op, o, n)
+                && !n.reg.is_zero()
+                && !n.reg.index.is_multiple_of(op.tuple_alignment(before.values[*v].width))
+            {
+                return Err(fail(Fault::Unaligned(*v, slot.width, n.reg)));
+            }
             if slot.role != Role::Use
                 && let (Operand::Reg(o), Operand::Reg(n)) = (o, n)
             {

@@ -88,6 +88,11 @@ impl Order {
 /// Wider frames are not negotiated for.
 const WIDE: usize = 16;
 
+/// Frames of so many registers are placed before all others where they find no room.
+const ACCUMULATOR: usize = 8;
+/// How often their places are searched for.
+const PLACINGS: usize = 60;
+
 /// Registers side by side of a frame that are taken at the same time.
 struct Run {
     registers: Range<u8>,
@@ -114,6 +119,8 @@ pub struct Ground<'a> {
     wishes: SecondaryMap<Web, SmallVec<[u8; 2]>>,
     /// Uses per point.
     density: SecondaryMap<Web, f32>,
+    /// Where accumulators of warp groups are, if that was searched for ([`Ground::place_accumulators`]).
+    placed: Vec<(Web, u8)>,
     /// Whether registers that callees keep have to be saved, and where uniform registers begin then.
     called: Option<u8>,
 }
@@ -225,6 +232,7 @@ impl Ground<'_> {
             replaced,
             wishes,
             density: SecondaryMap::with_capacity(count),
+            placed: Vec::new(),
             called,
         };
         // Where products of warp groups are, what takes an accumulator's register would have all of it stored and brought back.
@@ -281,6 +289,41 @@ impl Ground<'_> {
         all
     }
 
+    /// Whether a web is an accumulator of warp groups, or as wide.
+    pub fn is_accumulator(&self, w: Web) -> bool {
+        let d = &self.webs.webs[w];
+        d.lowest != 0 && d.lanes.len() >= ACCUMULATOR
+    }
+
+    /// Searches for places of the widest frames, where they found none one after the other: what found none is placed first the next time.
+    pub fn place_accumulators(&mut self) {
+        let mut order: Vec<Web> = self.webs.webs.keys().filter(|w| self.is_accumulator(*w)).collect();
+        order.sort_by_key(|w| Reverse(self.webs.webs[*w].lanes.len()));
+        for _ in 0..PLACINGS {
+            let mut given: SecondaryMap<Web, Option<u8>> = SecondaryMap::new();
+            let mut busy = self.taken[RegFile::R as usize].clone();
+            let without = order.iter().position(|&w| {
+                let free = self.free_starts(w, &busy);
+                let hint = self.copied.registers(w, &given).find(|r| free.contains(*r));
+                let Some(r) = hint.or_else(|| free.first()) else { return true };
+                given[w] = Some(r);
+                for (registers, held) in self.runs(w) {
+                    let (first, last) = (usize::from(r) + registers.start, usize::from(r) + registers.end);
+                    let all = Set::of(first..last);
+                    held.iter().for_each(|h| busy.occupy(&all, h.start as usize..h.end as usize));
+                }
+                false
+            });
+            match without {
+                Some(at) => order[..=at].rotate_right(1),
+                None => {
+                    self.placed = order.iter().filter_map(|w| Some((*w, given[*w]?))).collect();
+                    return;
+                }
+            }
+        }
+    }
+
     /// Those of them where nothing in `busy` is in its way.
     fn free_starts(&self, w: Web, busy: &Busy) -> Set {
         let mut free = self.starts(&self.webs.webs[w]);
@@ -329,13 +372,13 @@ impl<'a> Coloring<'a> {
             ((d.confined, rank), Reverse((start, w)))
         };
         let given = |d: &WebData| d.members.is_empty() || of_like(d.file).is_some();
-        let all = webs.webs.iter().filter(|(_, d)| !given(d)).map(|(w, _)| w);
-        let mut queue: BinaryHeap<_> = all
-            .map(|w| {
-                c.reg[w] = None;
-                place(w)
-            })
-            .collect();
+        let all: Vec<Web> = webs.webs.iter().filter(|(_, d)| !given(d)).map(|(w, _)| w).collect();
+        all.iter().for_each(|w| c.reg[*w] = None);
+        for &(w, r) in ground.placed.iter().filter(|(w, _)| !given(&webs.webs[*w])) {
+            c.occupy(w, r);
+        }
+        let open = all.into_iter().filter(|w| c.reg[*w].is_none());
+        let mut queue: BinaryHeap<_> = open.map(place).collect();
         let mut failed = Vec::new();
         let size = |w: Web| webs.webs[w].lanes.len() as f32;
         let patience = order.patience();
@@ -343,6 +386,7 @@ impl<'a> Coloring<'a> {
         if patience.is_some() {
             webs.webs.keys().for_each(|w| weight[w] = size(w));
         }
+        ground.placed.iter().for_each(|(w, _)| weight[*w] = f32::INFINITY);
         // Other files have few registers, so that little is looked at, and what finds none there may have nowhere to go.
         let general = if patience.is_some() { 4 } else { 1 };
         let most = patience.map_or(4 * webs.webs.len() + 1000, |n| general * n);

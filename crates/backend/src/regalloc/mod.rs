@@ -18,6 +18,7 @@ mod slots;
 mod sources;
 pub(crate) mod spill;
 mod split;
+mod under_way;
 mod webs;
 
 use crate::liveness::Ranges;
@@ -299,7 +300,7 @@ fn allocate_prepared(
     let all = aim.iter().find(|a| a.0 == RegFile::R).map_or(0, |a| a.1);
     let reserved = u32::from(limits.regs_r) - all;
     let mut kept = reserved;
-    let mut apart = FixedBitSet::new();
+    let mut apart = webs::Apart::default();
     let mut forced: Vec<Value> = Vec::new();
     let mut last = (0, Vec::new());
     let mut ranges = None;
@@ -308,7 +309,8 @@ fn allocate_prepared(
     let mut split: Option<Split> = None;
     // The function before general values leave their registers, and limits for that which are yet to be tried.
     let mut unsplit: Option<(Rc<Function>, Spiller)> = None;
-    let mut lower = LOWER.into_iter();
+    let groups = has_group_products(func, cfg);
+    let mut lower = LOWER.iter().chain(LOWER_BESIDE_GROUPS.iter().filter(|_| groups));
     let mut negotiations = NEGOTIATIONS;
     let mut allocated = loop {
         for (file, limit) in aim {
@@ -343,8 +345,13 @@ fn allocate_prepared(
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
         let called = color::uniform_limit(func);
-        let ground = color::Ground::new(&webs, limits, called, all_pinned);
+        let mut ground = color::Ground::new(&webs, limits, called, all_pinned);
         let mut colors = Coloring::new(&ground, Order::Width, &Terms::default());
+        if colors.as_ref().is_err_and(|failed| failed.iter().any(|w| ground.is_accumulator(*w))) {
+            drop(colors);
+            ground.place_accumulators();
+            colors = Coloring::new(&ground, Order::Width, &Terms::default());
+        }
         // Files in which the widest first do not find room, whatever others are given out in turn.
         let full = colors
             .as_ref()
@@ -402,9 +409,11 @@ fn allocate_prepared(
         for w in failed {
             let d = &webs.webs[w];
             if d.coalesced {
-                for (v, _) in &d.members {
-                    apart.insert(origin(*v).index());
-                }
+                // Wide ones first where that costs moves outside of loops alone.
+                let outside = |v: &Value| apart.outside.contains(v.index());
+                let anywhere = d.size() < WIDE || d.members.iter().all(|(v, _)| outside(&origin(*v)));
+                let apart = if anywhere { &mut apart.anywhere } else { &mut apart.outside };
+                d.members.iter().for_each(|(v, _)| apart.insert(origin(*v).index()));
                 continue;
             }
             if d.file == RegFile::R {
@@ -479,6 +488,8 @@ const UNIFORM_IN_TURN: [u8; 3] = [1, 2, 3];
 
 /// So many registers fewer of all, each time beside those before, are tried where tuples find no room.
 const LOWER: [u32; 2] = [3, 8];
+/// And these where accumulators of warp groups are: A's registers have to be beside them.
+const LOWER_BESIDE_GROUPS: [u32; 1] = [13];
 /// So many webs without room at most are worth that others look for theirs anew, how often they may in each order, and how
 /// often that is tried for a function. Where it came to an end, in files of Triton's, CUTLASS's and other producers, it took no more than 376
 /// registers in order of appearance, and 636 in the other.
@@ -486,6 +497,8 @@ const NEAR: usize = 14;
 const PATIENCE_IN_TURN: usize = 400;
 const PATIENCE: usize = 700;
 const NEGOTIATIONS: u32 = 4;
+/// Webs of so many registers that find no room are taken apart between loops first.
+const WIDE: usize = 16;
 /// With no more general registers than these, values are spilled for good.
 const FEWEST: u32 = 12;
 
@@ -501,6 +514,11 @@ const SLACK: u16 = 4;
 fn in_turn(needed: u16) -> u16 {
     let least = u16::from(PORTION - HARDWARE_REGISTERS);
     (needed + (needed / PER_SLACK).min(SLACK)).max(least)
+}
+
+fn has_group_products(func: &Function, cfg: &Cfg) -> bool {
+    let mut insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
+    insts.any(|d| d.opcode().is_some_and(sass::Opcode::is_group_product))
 }
 
 /// How many registers are given out in turn ([`color`]), where these are `needed`: no fewer warps fit for that.

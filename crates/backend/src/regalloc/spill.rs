@@ -1,16 +1,19 @@
 //! Lowers register pressure in SSA: chosen values are recomputed before each use, or kept in a register of a
 //! roomier file (P and UR in R), or in local memory.
 
+mod memory;
 mod pressure;
 
 use super::room::{self, Room};
 use super::slots::{self, Slot};
 use super::sources::{Source, sources};
+use super::under_way::UnderWay;
 use super::{farthest, split};
 use crate::liveness::{Ranges, Spread, destroyed, values_read};
 use crate::waits::lets_others_run;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
+pub use memory::slots_base;
 use ori::cfg::Cfg;
 use ori::{
     ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Terminator, Value,
@@ -18,7 +21,7 @@ use ori::{
 };
 use pressure::most_needed;
 use rustc_hash::FxHashMap;
-use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use sass::{Mod, Mods, Opcode, RegFile, RegOp};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -74,19 +77,9 @@ pub fn is_constant(d: &InstData) -> bool {
 }
 
 impl Spiller {
-    /// For a function: what the tensor core reads and writes while the code goes on stays in its registers meanwhile, the results of
-    /// products of warp groups up to the wait, behind which they are other values, and what is held for it.
+    /// For a function: what the tensor core reads and writes while the code goes on stays in its registers meanwhile.
     pub fn of(func: &Function) -> Spiller {
-        let mut pinned = FixedBitSet::with_capacity(func.values.len());
-        let mut pin = |n: Name| n.value().into_iter().for_each(|v| pinned.insert(v.index()));
-        for d in func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]) {
-            if d.opcode().is_some_and(Opcode::is_group_product) {
-                d.for_each_def(&mut pin);
-            } else if d.op == Op::Macro(Macro::Keep) {
-                d.for_each_use(&mut pin);
-            }
-        }
-        Spiller { pinned, ..Spiller::default() }
+        Spiller { pinned: UnderWay::new(func).values(), ..Spiller::default() }
     }
 
     /// Chooses values of `file` until no more registers are needed anywhere than there is `room` for, together with
@@ -711,55 +704,6 @@ impl Spiller {
         out.push(func.insts.push(d));
         t
     }
-
-    /// Loads from a slot.
-    pub(super) fn load(
-        &mut self,
-        func: &mut Function,
-        out: &mut Vec<Inst>,
-        v: Value,
-        part: Option<u8>,
-        at: u32,
-        loc: Loc,
-    ) -> Value {
-        let width = if part.is_some() { 1 } else { func.values[v].width };
-        let at = at + 4 * u32::from(part.unwrap_or(0));
-        self.load_bytes += 4 * u32::from(width);
-        let t = func.add_value(RegFile::R, width);
-        self.pin(t);
-        let mut one = |func: &mut Function, t: Value, at: u32, mods: &[Mod]| {
-            let operands = thin_vec![operand(t), slot_address(func, at)];
-            out.push(func.insts.push(plain(Op::Sass(Opcode::LDL), mods, operands, loc)));
-        };
-        if let Some(mods) = access(width) {
-            one(func, t, at, mods);
-        } else {
-            let mut operands: Operands = thin_vec![operand(t)];
-            for k in 0..width {
-                let word = func.add_value(RegFile::R, 1);
-                self.pinned.grow(word.index() + 1);
-                self.pinned.insert(word.index());
-                one(func, word, at + 4 * u32::from(k), &[]);
-                operands.push(operand(word));
-            }
-            out.push(func.insts.push(plain(Op::Macro(Macro::Collect), &[], operands, loc)));
-        }
-        t
-    }
-
-    /// Stores to a slot.
-    pub(super) fn store(&mut self, func: &mut Function, out: &mut Vec<Inst>, v: Value, at: u32, loc: Loc) {
-        let width = func.values[v].width;
-        self.store_bytes += 4 * u32::from(width);
-        let mut one = |func: &mut Function, n: Name, at: u32, mods: &[Mod]| {
-            let operands = thin_vec![slot_address(func, at), operand(n)];
-            out.push(func.insts.push(plain(Op::Sass(Opcode::STL), mods, operands, loc)));
-        };
-        match access(width) {
-            Some(mods) => one(func, Name::Val(v), at, mods),
-            None => (0..width).for_each(|k| one(func, Name::Part(v, k), at + 4 * u32::from(k), &[])),
-        }
-    }
 }
 
 /// What spilling costs, in order.
@@ -777,31 +721,6 @@ impl Ord for Cost {
 impl PartialOrd for Cost {
     fn partial_cmp(&self, other: &Cost) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-/// Modifiers of LDL and STL for a width that they have.
-fn access(width: u8) -> Option<&'static [Mod]> {
-    match width {
-        1 => Some(&[]),
-        2 => Some(&[Mod::_64]),
-        4 => Some(&[Mod::_128]),
-        _ => None,
-    }
-}
-
-/// First byte of the spill slots in the frame.
-pub fn slots_base<R>(func: &Function<R>) -> u32 {
-    func.local_size.next_multiple_of(16)
-}
-
-fn slot_address(func: &Function, at: u32) -> Operand {
-    Operand::Addr {
-        desc: None,
-        base: Some(Name::Phys(Reg::SP)),
-        width: AddrWidth::R32,
-        uniform: None,
-        offset: (slots_base(func) + at) as i32,
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::intervals::{Held, Intervals};
 use super::room::FEW;
+use super::under_way::UnderWay;
 use crate::liveness::{Lanes, Numbering, Ranges, Segment, Spread};
 use crate::pool::Grants;
 use crate::together::barrier_left;
@@ -65,6 +66,9 @@ impl WebData {
         self.lanes.iter().filter_map(|l| Some(l.first()?.at.start)).min().unwrap_or(0)
     }
 }
+
+/// Whatever tuples of so many registers are for, they begin at the same multiples.
+const NARROW: u8 = 4;
 
 /// Where the operands of products of warp groups begin at the earliest in all code of ptxas 13.0.88.
 const LOWEST_OF_GROUPS: u8 = 24;
@@ -287,6 +291,49 @@ fn copied_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(
     }
 }
 
+/// Values that are merged with nothing that they need not be.
+#[derive(Default)]
+pub struct Apart {
+    /// Wherever the copy is.
+    pub anywhere: FixedBitSet,
+    /// Where the copy is in no loop.
+    pub outside: FixedBitSet,
+}
+
+impl Apart {
+    /// Makes room for so many values.
+    pub fn grow(&mut self, values: usize) {
+        self.anywhere.grow(values);
+        self.outside.grow(values);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.anywhere.clear();
+        self.outside.clear();
+    }
+
+    /// Whether a value keeps out of a copy of this weight.
+    fn keeps(&self, v: Value, weight: f32) -> bool {
+        let v = v.as_u32() as usize;
+        self.anywhere.contains(v) || weight <= OUTSIDE && self.outside.contains(v)
+    }
+}
+
+/// Copies in no loop weigh that at most.
+const OUTSIDE: f32 = 1.0;
+
+/// Why values are merged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// They have to be.
+    Tied,
+    /// A copy would read an accumulator of a product that goes on: all products would have to be waited for one by one.
+    UnderWay,
+    /// A copy would go.
+    Wanted,
+}
+
 /// Where a warp is together.
 #[derive(Clone, Copy)]
 pub struct Warp<'a> {
@@ -303,7 +350,7 @@ impl Webs {
         func: &Function,
         cfg: &Cfg,
         isolated: &Isolated,
-        apart: &FixedBitSet,
+        apart: &Apart,
         ranges: &Ranges,
         Warp { joint, whole }: Warp<'_>,
         grants: Option<&Grants>,
@@ -318,6 +365,7 @@ impl Webs {
         let mut passed: Vec<((Value, u8), Reg)> = Vec::new();
         let mut replaced: Vec<(Value, (Value, u8))> = Vec::new();
         let mut lowest: SecondaryMap<Value, u8> = SecondaryMap::new();
+        let mut align: SecondaryMap<Value, u8> = SecondaryMap::new();
         for &b in &cfg.rpo {
             let w = block_weight(b);
             for &i in &func.blocks[b].insts {
@@ -329,6 +377,15 @@ impl Webs {
                 };
                 d.for_each_use(&mut count);
                 d.for_each_def(&mut count);
+                if let Some(op) = d.opcode() {
+                    for o in &d.operands {
+                        if let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = o
+                            && func.values[*v].width > NARROW
+                        {
+                            align[*v] = align[*v].max(op.tuple_alignment(func.values[*v].width));
+                        }
+                    }
+                }
                 if d.opcode().is_some_and(sass::Opcode::is_group_product) {
                     let mut above = |n: Name| {
                         if let Some(v) = n.value().filter(|v| func.values[*v].file == RegFile::R) {
@@ -393,7 +450,7 @@ impl Webs {
             }
             let web = out.webs.push(WebData {
                 file: d.file,
-                align: Reg::tuple_alignment(d.width),
+                align: Reg::tuple_alignment(d.width).max(align[v]),
                 lowest: lowest[v],
                 lanes: frame,
                 members: SmallVec::from_slice(&[(v, 0)]),
@@ -410,30 +467,37 @@ impl Webs {
             out.keep_within(grants, cfg);
         }
         for &(a, b) in &isolated.ties {
-            out.merge(a, 0, b, 0, true);
+            out.merge(a, 0, b, 0, Why::Tied);
         }
         wanted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let under_way = UnderWay::new(func);
+        for &(_, (dst, src)) in wanted.iter().filter(|_| !under_way.is_empty()) {
+            if let (Some((d, i)), Some((s, j))) = (lanes.owner(dst), lanes.owner(src))
+                && under_way.moves(s, d)
+            {
+                out.merge(d, i, s, j, Why::UnderWay);
+            }
+        }
         // What lanes change together is in one register as long as what it held before is needed no more.
         let together = |v: Value| {
             let at = v.as_u32() as usize;
-            joint.contains(at) && !apart.contains(at)
+            joint.contains(at) && !apart.anywhere.contains(at)
         };
         for &(_, (dst, src)) in wanted.iter().filter(|_| !joint.is_clear()) {
             if let (Some((d, i)), Some((s, j))) = (lanes.owner(dst), lanes.owner(src))
                 && together(d)
                 && together(s)
             {
-                out.merge(d, i, s, j, false);
+                out.merge(d, i, s, j, Why::Wanted);
             }
         }
         out.spread_uniform(func, cfg, whole, lanes.count() as u32);
         out.keep_short(func);
         out.spread_left(func, cfg);
         let mut left = Vec::new();
-        for &(_, (dst, src)) in &wanted {
+        for &(w, (dst, src)) in &wanted {
             let (Some((d, i)), Some((s, j))) = (lanes.owner(dst), lanes.owner(src)) else { continue };
-            let keep = apart.contains(d.as_u32() as usize) || apart.contains(s.as_u32() as usize);
-            if keep || !out.merge(d, i, s, j, false) {
+            if apart.keeps(d, w) || apart.keeps(s, w) || !out.merge(d, i, s, j, Why::Wanted) {
                 left.push((d, i, s, j));
             }
         }
@@ -527,7 +591,7 @@ impl Webs {
 
     /// Puts lane `i` of `a` and lane `j` of `b` into the same register if possible, and says whether they
     /// are.
-    fn merge(&mut self, a: Value, i: u8, b: Value, j: u8, forced: bool) -> bool {
+    fn merge(&mut self, a: Value, i: u8, b: Value, j: u8, why: Why) -> bool {
         let (Some((wa, oa)), Some((wb, ob))) = (self.home[a], self.home[b]) else { return false };
         let (pa, pb) = (oa + i, ob + j);
         if wa == wb {
@@ -550,7 +614,7 @@ impl Webs {
             x.lanes.get(k + usize::from(shift)).is_some_and(|other| other.clashes(lane))
         };
         if y.lanes.iter().enumerate().any(clash) {
-            debug_assert!(!forced, "tied values {a} and {b} interfere");
+            debug_assert!(why != Why::Tied, "tied values {a} and {b} interfere");
             return false;
         }
         let empty = WebData {
@@ -565,7 +629,7 @@ impl Webs {
         };
         let y = std::mem::replace(&mut self.webs[wb], empty);
         let x = &mut self.webs[wa];
-        x.coalesced |= y.coalesced | !forced;
+        x.coalesced |= y.coalesced | (why == Why::Wanted);
         x.confined |= y.confined;
         x.weight += y.weight;
         x.align = x.align.max(y.align);
