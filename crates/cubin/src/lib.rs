@@ -258,12 +258,21 @@ pub struct CodeFacts {
     pub tensor_memory: bool,
     /// Whether that is tensor memory of a pair of blocks.
     pub tensor_memory_of_pairs: bool,
+    /// Whether it reads which columns of it are taken.
+    pub reads_taken_columns: bool,
     /// Whether it takes or gives back some, or says that it takes no more.
     pub allocates_tensor_memory: bool,
     /// Whether it takes or gives back some: the hardware is to count it.
     pub counts_tensor_memory: bool,
     /// Instructions on mbarriers, if there are any, some of which are not listed.
     pub mbarriers: Option<Vec<Mbarrier>>,
+}
+
+impl CodeFacts {
+    /// Whether it uses the words that say which columns of tensor memory are taken.
+    pub(crate) fn has_partition(&self) -> bool {
+        self.allocates_tensor_memory || self.reads_taken_columns
+    }
 }
 
 /// An instruction on an mbarrier, and the registers and number that its address is the sum of.

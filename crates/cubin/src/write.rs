@@ -295,7 +295,7 @@ impl Writer<'_> {
         let c = self.cubin;
         if self.modern() {
             let (partition, bytes) = partition(c.sm);
-            let size = match c.kernels.iter().any(|k| k.facts.allocates_tensor_memory) {
+            let size = match c.kernels.iter().any(|k| k.facts.has_partition()) {
                 true => partition + bytes,
                 false if c.sm >= 100 => partition,
                 false => 0,

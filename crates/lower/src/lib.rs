@@ -59,6 +59,7 @@ mod ssa;
 mod stack;
 mod statement;
 mod surface;
+mod tensor_checks;
 mod tensor_memory;
 mod tensor_products;
 mod tensormap;
@@ -81,13 +82,16 @@ pub use graph::reached;
 pub use layout::ModuleLayout;
 pub use ptx::Diagnostic;
 pub use refusal::Refusal;
+pub use tensor_checks::reads_taken;
 
 use ptx::LineIndex;
 use sass::Target;
 
 /// The function of a name that begins with [`ori::abi::SHARED`], within `max_regs` registers.
 pub fn shared_function(name: &str, target: Target, max_regs: u8) -> Option<ori::Function> {
-    meeting::function(name, target, max_regs).or_else(|| math::shared_function(name, target, max_regs))
+    meeting::function(name, target, max_regs)
+        .or_else(|| math::shared_function(name, target, max_regs))
+        .or_else(|| tensor_checks::function(name, target, max_regs))
 }
 
 /// How to lower.

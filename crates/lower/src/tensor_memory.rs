@@ -1,10 +1,11 @@
 //! `tcgen05` but for products: tensor memory is given out by code over words of shared memory that the system keeps, as ptxas
-//! 13.0.88 does it (docs/tensor-memory.md); loads and stores are of a warp, what moves matrices of one thread each.
+//! 13.0.88 does it (docs/matrix.md); loads and stores are of a warp, what moves matrices of one thread each.
 
 use crate::access::{self, Access, AtomOp, Atomic, Order, Scope, Space};
 use crate::emit::{Emit, as_imm, imm, pt, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
+use crate::tensor_checks::{At, Check, Deed, Facts};
 use crate::types::Ty;
 use ori::{ALWAYS, Builder, Macro, Name, Operand, Part, Terminator, Value, operand};
 use ptx::{Mod as M, VectorElem};
@@ -18,18 +19,18 @@ const TURN: i32 = 8;
 /// How often this block had its turn: the lowest bit is the phase of the barrier that it waits for.
 const TURNS: i32 = 0x10;
 /// The slots of 32 columns that are given out, one bit each.
-const TAKEN: i32 = 0x14;
+pub(crate) const TAKEN: i32 = 0x14;
 /// Those at which an allocation begins.
 const STARTS: i32 = 0x18;
 /// Whether the block may take no more.
-const RELINQUISHED: i32 = 0x1c;
+pub(crate) const RELINQUISHED: i32 = 0x1c;
 /// Nanoseconds until a block asks again for columns that others have.
 const RETRY: u32 = 0x64;
 /// Nanoseconds that a block waits at most for the other of its pair before it looks again.
 const WAIT: u32 = 10_000_000;
 
 /// An access of so many bytes to shared memory.
-fn shared(size: u8) -> Access {
+pub(crate) fn shared(size: u8) -> Access {
     Access {
         space: Space::Shared,
         size,
@@ -101,23 +102,18 @@ impl Lower<'_, '_> {
     }
 
     /// A word of the block's own shared memory.
-    fn reserved_word(&mut self, at: i32) -> Operand {
+    pub(crate) fn reserved_word(&mut self, at: i32) -> Operand {
         let (base, start) = self.partition();
         access::Address { base: Some(Name::Val(base)), wide: false, offset: start + at }.operand(None)
     }
 
-    fn branch(&mut self, cond: Value, then: ori::Block, other: ori::Block) {
+    pub(crate) fn branch(&mut self, cond: Value, then: ori::Block, other: ori::Block) {
         self.b.terminate(Terminator::Branch {
             cond: cond.into(),
             not: false,
             taken: Builder::call(then),
             fall: Builder::call(other),
         });
-    }
-
-    /// Reports misuse, as ptxas's code does.
-    fn trap(&mut self) {
-        self.b.inst(Opcode::BPT, &[Mod::TRAP], &[Operand::Imm(1)]);
     }
 
     /// A single lane.
@@ -173,7 +169,7 @@ impl Lower<'_, '_> {
         self.b.block = misuse;
         let nowhere = operand(self.b.reg(&imm(!0)));
         access::store(&mut self.b, &shared(4), to, nowhere, ALWAYS);
-        self.trap();
+        self.misused(Check::Phase);
         self.b.terminate(Terminator::Jump(Builder::call(done)));
         self.b.block = ask;
     }
@@ -223,6 +219,7 @@ impl Lower<'_, '_> {
 
     fn take_columns(&mut self, inst: &Statement<'_>) -> Result<()> {
         let (to, columns) = self.asked_columns(inst)?;
+        self.check_tensor_memory(Deed::Take, &Facts::of(&[], columns))?;
         self.meet_apart();
         let [alone, done] = [(); 2].map(|()| self.b.func.add_block());
         self.refuse_after_relinquishing(to, done);
@@ -244,6 +241,7 @@ impl Lower<'_, '_> {
     /// barrier counts the bytes; the other answers at the barrier of the first, so that neither is a turn ahead.
     fn take_columns_of_pair(&mut self, inst: &Statement<'_>) -> Result<()> {
         let (to, columns) = self.asked_columns(inst)?;
+        self.check_tensor_memory(Deed::Take, &Facts::of(&[], columns))?;
         self.meet_apart();
         let [even, odd, alone_even, alone_odd, done] = [(); 5].map(|()| self.b.func.add_block());
         self.refuse_after_relinquishing(to, done);
@@ -346,6 +344,7 @@ impl Lower<'_, '_> {
     /// `tcgen05.shift`: rows of a matrix move down by one.
     fn shift_tensor(&mut self, inst: &Statement<'_>) -> Result<()> {
         let at = self.tensor_address(&inst.operands[0])?;
+        self.check_tensor_memory(Deed::Shift, &Facts::of(&[(At::Address, at)], imm(0)))?;
         let mut mods = if inst.has(M::cta_group_2) { vec![Mod::_2CTA] } else { vec![] };
         inst.has(M::down);
         mods.push(Mod::DOWN);
@@ -358,6 +357,7 @@ impl Lower<'_, '_> {
     fn give_columns_back(&mut self, inst: &Statement<'_>) -> Result<()> {
         let at = self.src(&inst.operands[0], Ty::U32)?.low();
         let columns = self.src(&inst.operands[1], Ty::U32)?.low();
+        self.check_tensor_memory(Deed::GiveBack, &Facts::of(&[(At::Address, at)], columns))?;
         self.meet_apart();
         let column = self.b.and(at, imm(0xffff));
         let slot = self.b.shr(false, operand(column), imm(5));
@@ -373,8 +373,10 @@ impl Lower<'_, '_> {
         let mine = self.b.shl(bits, operand(slot));
         let one = operand(self.b.reg(&imm(1)));
         let start = self.b.shl(one, operand(slot));
-        let [misuse, check, free, alone, done] = [(); 5].map(|()| self.b.func.add_block());
-        for (at, bits, next) in [(TAKEN, mine, check), (STARTS, start, free)] {
+        let [other, check, free, alone, done] = [(); 5].map(|()| self.b.func.add_block());
+        // A trap that has no name is one for both.
+        let inside = if self.opts.extra.tensor_checks { self.b.func.add_block() } else { other };
+        for (at, bits, misuse, next) in [(TAKEN, mine, other, check), (STARTS, start, inside, free)] {
             let word = self.reserved_word(at);
             let word = access::load(&mut self.b, &shared(4), word, ALWAYS, None);
             let have = self.b.and(operand(word), operand(bits));
@@ -392,9 +394,14 @@ impl Lower<'_, '_> {
         self.change_reserved(TAKEN, Mod::AND, operand(kept));
         self.change_reserved(STARTS, Mod::AND, operand(starts));
         self.b.terminate(Terminator::Jump(Builder::call(done)));
-        self.b.block = misuse;
-        self.trap();
+        self.b.block = other;
+        self.misused(Check::GivenBack);
         self.b.terminate(Terminator::Jump(Builder::call(done)));
+        if inside != other {
+            self.b.block = inside;
+            self.misused(Check::FirstGivenBack);
+            self.b.terminate(Terminator::Jump(Builder::call(done)));
+        }
         self.b.block = done;
         self.meet_apart();
         Ok(())
@@ -429,35 +436,37 @@ impl Lower<'_, '_> {
         Ok(if a.offset == 0 { base } else { operand(self.b.iadd(base, imm(a.offset as u32))) })
     }
 
-    /// The modifiers of a load or store, the last one for its lower and its upper half.
-    fn tensor_shape(&self, inst: &Statement<'_>, halves: Option<Mod>) -> Result<(Vec<Mod>, bool)> {
+    /// The modifiers of a load or store, the last one for its lower and its upper half, whether it is of two halves, and the columns of
+    /// each.
+    fn tensor_shape(&self, inst: &Statement<'_>, halves: Option<Mod>) -> Result<(Vec<Mod>, bool, u32)> {
         let shape = inst.find(|m| {
             Some(match m.name() {
-                "32x32b" => None,
-                "16x64b" => Some(Mod::_16dp64bit),
-                "16x128b" => Some(Mod::_16dp128bit),
-                "16x256b" => Some(Mod::_16dp256bit),
-                "16x32bx2" => Some(Mod::_16dp32bit_t0_t15),
+                "32x32b" => (None, 1),
+                "16x64b" => (Some(Mod::_16dp64bit), 2),
+                "16x128b" => (Some(Mod::_16dp128bit), 4),
+                "16x256b" => (Some(Mod::_16dp256bit), 8),
+                "16x32bx2" => (Some(Mod::_16dp32bit_t0_t15), 1),
                 _ => return None,
             })
         });
-        let Some(shape) = shape else { return self.unsupported(inst) };
+        let Some((shape, columns)) = shape else { return self.unsupported(inst) };
         let count = inst.find(|m| {
             Some(match m.name() {
-                "x1" => None,
-                "x2" => Some(Mod::x2),
-                "x4" => Some(Mod::x4),
-                "x8" => Some(Mod::x8),
-                "x16" => Some(Mod::x16),
-                "x32" => Some(Mod::x32),
-                "x64" => Some(Mod::x64),
-                "x128" => Some(Mod::x128),
+                "x1" => (None, 1),
+                "x2" => (Some(Mod::x2), 2),
+                "x4" => (Some(Mod::x4), 4),
+                "x8" => (Some(Mod::x8), 8),
+                "x16" => (Some(Mod::x16), 16),
+                "x32" => (Some(Mod::x32), 32),
+                "x64" => (Some(Mod::x64), 64),
+                "x128" => (Some(Mod::x128), 128),
                 _ => return None,
             })
         });
-        let Some(count) = count else { return self.unsupported(inst) };
+        let Some((count, times)) = count else { return self.unsupported(inst) };
         let split = shape == Some(Mod::_16dp32bit_t0_t15);
-        Ok((shape.into_iter().chain(count).chain(halves).collect(), split))
+        let columns = columns * times * if halves.is_some() { 2 } else { 1 };
+        Ok((shape.into_iter().chain(count).chain(halves).collect(), split, columns))
     }
 
     fn second_half(mods: &[Mod]) -> Vec<Mod> {
@@ -467,8 +476,9 @@ impl Lower<'_, '_> {
 
     fn load_tensor(&mut self, inst: &Statement<'_>) -> Result<()> {
         let halves = inst.has_prefix("pack::16b").then_some(Mod::PACK16BIT);
-        let (mods, split) = self.tensor_shape(inst, halves)?;
+        let (mods, split, columns) = self.tensor_shape(inst, halves)?;
         let at = self.tensor_address(&inst.operands[1])?;
+        self.check_tensor_memory(Deed::Move, &Facts::of(&[(At::Address, at)], imm(columns)))?;
         let count = match &inst.operands[0] {
             ptx::Operand::Vector(v) => v.len() as u8,
             _ => 1,
@@ -495,8 +505,9 @@ impl Lower<'_, '_> {
 
     fn store_tensor(&mut self, inst: &Statement<'_>) -> Result<()> {
         let halves = inst.has_prefix("unpack::16b").then_some(Mod::EXPAND16BIT);
-        let (mods, split) = self.tensor_shape(inst, halves)?;
+        let (mods, split, columns) = self.tensor_shape(inst, halves)?;
         let at = self.tensor_address(&inst.operands[0])?;
+        self.check_tensor_memory(Deed::Move, &Facts::of(&[(At::Address, at)], imm(columns)))?;
         let elems: Vec<VectorElem> = match inst.operands.last() {
             Some(ptx::Operand::Vector(v)) => v.to_vec(),
             Some(ptx::Operand::Reg(r)) => vec![VectorElem::Reg(*r)],
@@ -527,16 +538,16 @@ impl Lower<'_, '_> {
         let halves = inst.find(|m| m.name().strip_prefix("warpx"));
         let shape = inst.find(|m| {
             Some(match m.name() {
-                "128x256b" => None,
-                "4x256b" => Some(Mod::_4dp256bit),
-                "128x128b" => Some(Mod::_128dp128bit),
-                "64x128b" if halves == Some("2::02_13") => Some(Mod::_2x64dp128bit_lw02_lw13),
-                "64x128b" if halves == Some("2::01_23") => Some(Mod::_2x64dp128bit_lw01_lw23),
-                "32x128b" if halves == Some("4") => Some(Mod::_4x32dp128bit),
+                "128x256b" => (None, 8),
+                "4x256b" => (Some(Mod::_4dp256bit), 8),
+                "128x128b" => (Some(Mod::_128dp128bit), 4),
+                "64x128b" if halves == Some("2::02_13") => (Some(Mod::_2x64dp128bit_lw02_lw13), 4),
+                "64x128b" if halves == Some("2::01_23") => (Some(Mod::_2x64dp128bit_lw01_lw23), 4),
+                "32x128b" if halves == Some("4") => (Some(Mod::_4x32dp128bit), 4),
                 _ => return None,
             })
         });
-        let Some(shape) = shape else { return self.unsupported(inst) };
+        let Some((shape, columns)) = shape else { return self.unsupported(inst) };
         inst.has_prefix("b8x16");
         let format = inst.find(|m| match m.name() {
             n if n.ends_with("b6x16_p32") => Some(Mod::U6x16P32),
@@ -546,6 +557,7 @@ impl Lower<'_, '_> {
         let pair = inst.has(M::cta_group_2).then_some(Mod::_2CTA);
         let mods: Vec<Mod> = [Mod::T, Mod::S].into_iter().chain(pair).chain(shape).chain(format).collect();
         let to = self.tensor_address(&inst.operands[0])?;
+        self.check_tensor_memory(Deed::Copy, &Facts::of(&[(At::Address, to)], imm(columns)))?;
         let from = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
         self.one_by_one(&[to, from.lo, from.hi], |l, u, _| {
             let from = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[1]), operand(u[2])]);

@@ -3,6 +3,7 @@
 use crate::emit::{Emit, imm, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
+use crate::tensor_checks::{At, Deed, Facts};
 use crate::tensor_memory::urz;
 use crate::types::Ty;
 use ori::{Macro, Name, Operand, operand};
@@ -68,11 +69,13 @@ impl Lower<'_, '_> {
         let mut words: Vec<Operand> = Vec::new();
         let d = self.tensor_address(&inst.operands[0])?;
         words.push(d);
+        let mut places = vec![(At::D, d)];
         let in_tensor = matches!(inst.operands[1], ptx::Operand::Addr(_));
         let a = words.len();
         if in_tensor {
             let at = self.tensor_address(&inst.operands[1])?;
             words.push(at);
+            places.push((At::A, at));
         } else {
             let pair = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
             words.extend([pair.lo, pair.hi]);
@@ -84,14 +87,19 @@ impl Lower<'_, '_> {
         // Whether there are metadata the descriptor says, not the instruction.
         let sparse = usize::from(inst.has(M::sp));
         let metadata = if sparse == 1 { self.tensor_address(&inst.operands[3])? } else { imm(0) };
-        words.extend([metadata, self.src(&inst.operands[3 + sparse], Ty::U32)?.low()]);
+        if sparse == 1 {
+            places.push((At::Metadata, metadata));
+        }
+        let descriptor = self.src(&inst.operands[3 + sparse], Ty::U32)?.low();
+        words.extend([metadata, descriptor]);
         let more = words.len();
         let mut last = 4 + sparse;
         if scaled {
-            let scales = [&inst.operands[last], &inst.operands[last + 1]];
-            for at in scales {
+            let scales = [(At::ScalesOfA, &inst.operands[last]), (At::ScalesOfB, &inst.operands[last + 1])];
+            for (which, at) in scales {
                 let at = self.tensor_address(at)?;
                 words.push(at);
+                places.push((which, at));
             }
             last += 2;
         }
@@ -158,6 +166,15 @@ impl Lower<'_, '_> {
                 None
             }
         };
+        let facts = Facts {
+            at: &places,
+            columns: imm(0),
+            descriptor,
+            pair: inst.plain.has(M::cta_group_2),
+            sparse: sparse == 1,
+            stationary: inst.plain.has(M::ws),
+        };
+        self.check_tensor_memory(Deed::Multiply, &facts)?;
         self.one_by_one(&words, |l, u, _| {
             let pair = |l: &mut Self, at: usize| {
                 l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[at]), operand(u[at + 1])])

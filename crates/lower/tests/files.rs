@@ -1,5 +1,5 @@
 //! File tests: each `files/NAME.ptx` lowers to the text beside it, `NAME.sm_XX.ori`, on the targets that its
-//! first line names (`// targets: sm_75 sm_90`). `UPDATE_EXPECT=1 cargo test -p oxptxas-lower --test files` writes
+//! first line names (`// targets: sm_75 sm_90`), with checks of tensor memory accesses where the second is `// tensor checks`. `UPDATE_EXPECT=1 cargo test -p oxptxas-lower --test files` writes
 //! the expected files anew.
 
 use lower::{ModuleLayout, Options, lower_function};
@@ -18,7 +18,9 @@ fn lower(source: &str, target: sass::Target) -> String {
         Ok(l) => l,
         Err(e) => return render(e),
     };
-    let opts = Options { lines: Some(&lines), ..Options::new(target) };
+    let tensor_checks = source.lines().nth(1) == Some("// tensor checks");
+    let extra = ori::Extra { tensor_checks, ..ori::Extra::default() };
+    let opts = Options { lines: Some(&lines), extra, ..Options::new(target) };
     let mut out = String::new();
     for (id, _) in module.funcs.iter().filter(|(_, f)| f.body.is_some()) {
         match lower_function(&module, id, &layout, &opts) {

@@ -694,6 +694,8 @@ pub struct Extra {
     /// Every `.loc` has an instruction of its own, where a debugger can stop, and the registers of the PTX are followed
     /// ([`Macro::Holds`]; `-g`).
     pub places: bool,
+    /// Code looks at what it is about to touch of tensor memory, and traps where it may not (`-g-tmem-access-check`).
+    pub tensor_checks: bool,
 }
 
 impl<R: Register> Function<R> {

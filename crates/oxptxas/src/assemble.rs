@@ -84,8 +84,11 @@ pub(crate) fn assemble(
     settings: &Settings,
 ) -> Result<Output, Error> {
     let target = settings.target;
-    let options =
-        lower::Options { maxrregcount: settings.max_registers, ..lower::Options::new(settings.target) };
+    let options = lower::Options {
+        maxrregcount: settings.max_registers,
+        extra: settings.extra,
+        ..lower::Options::new(settings.target)
+    };
     let mut output = Output::default();
     let mut with_lines: Vec<(FuncId, Code, Vec<debug::Part>)> = Vec::new();
     let with_code = module.funcs.iter().filter(|(_, f)| f.body.is_some());
@@ -119,7 +122,7 @@ pub(crate) fn assemble(
                 time: f.time,
                 ..KernelStats::default()
             });
-            let said = facts::Said::by(target.sm, [&module.funcs[id]], Some(lines));
+            let said = facts::Said::by(target.sm, settings.extra, [&module.funcs[id]], Some(lines));
             asks.join(facts::asks(target.sm, &code.insts, &said));
             if listed.is_some() {
                 let parts = parts(id, f.code, &[], &code, functions, &by_name);
@@ -204,7 +207,7 @@ pub(crate) fn assemble(
             })
             .collect();
         let said_in = used.iter().chain([id]).map(|f| &module.funcs[*f]);
-        let said = facts::Said::by(target.sm, said_in, Some(lines));
+        let said = facts::Said::by(target.sm, settings.extra, said_in, Some(lines));
         asks.join(facts::asks(target.sm, &code.insts, &said));
         let facts = match &separate {
             Some(s) => s.facts_of_kernel(*id, &code, &own, &file.functions),

@@ -89,6 +89,7 @@ pub(crate) fn code_facts(
         reconfigures: backend::pool::check::changes(insts),
         tensor_memory: said.blocks,
         tensor_memory_of_pairs: said.pairs,
+        reads_taken_columns: said.reads_taken,
         allocates_tensor_memory: insts.iter().any(|i| counts(i) || i.op == Opcode::UVIRTCOUNT),
         counts_tensor_memory: insts.iter().any(counts),
         mbarriers: mbarriers::list(code, sm, said),

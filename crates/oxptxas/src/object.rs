@@ -95,7 +95,7 @@ pub(crate) fn compile(
             };
             let named = named.map_err(|e| vec![Diagnostic::error(func.span, e.to_string())])?;
             let (lines, locals, places) = (code.lines.clone(), code.locals.clone(), code.places.clone());
-            let said = facts::Said::by(settings.target.sm, [func], None);
+            let said = facts::Said::by(settings.target.sm, settings.extra, [func], None);
             asks.join(facts::asks(settings.target.sm, &code.insts, &said));
             output.warnings.extend(notices::warp_groups(module, *id, &code));
             if lower::pool::has_statement(module, *id) {
@@ -334,7 +334,7 @@ fn function(
             indirect.push(p);
         }
     }
-    let said = facts::Said::by(options.target.sm, [func], options.lines);
+    let said = facts::Said::by(options.target.sm, options.extra, [func], options.lines);
     let facts = facts::apart(&code, options.target.sm, Some(&said));
     let return_address = lower::convention(func).return_address();
     let frame = cubin::frames::Frame { return_address, ..facts::frame(&code.insts, &code.of_caller) };

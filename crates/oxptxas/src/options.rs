@@ -181,13 +181,7 @@ pub static OPTIONS: &[Opt] = &[
     ),
     // nvcc passes it with the trace: what came before.
     opt("ftrace-phase-after", "", Word(&[]), Built, "put the time trace behind the event of this name"),
-    opt(
-        "g-tensor-memory-access-check",
-        "g-tmem-access-check",
-        Flag,
-        Built,
-        "check tensor memory accesses; refused for code that has any",
-    ),
+    opt("g-tensor-memory-access-check", "g-tmem-access-check", Flag, Built, "check tensor memory accesses"),
     opt("generate-line-info", "lineinfo", Flag, Built, "line number information"),
     opt(
         "gno-tensor-memory-access-check",

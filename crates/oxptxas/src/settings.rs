@@ -79,8 +79,8 @@ pub struct Asked {
     pub protector: bool,
     /// `-c -pic=true`
     pub independent: bool,
-    /// `-g-tmem-access-check`
-    pub tensor_memory: bool,
+    /// `-gno-tmem-access-check`: also where code is debugged.
+    pub no_tensor_checks: bool,
     /// `-astoolspatch`
     pub patch: bool,
     /// Whether anything is asked for about tensor memory, which only some targets have.
@@ -173,7 +173,12 @@ impl Settings {
             debug: true,
             opt_level: 0,
             line_info: Some(!self.suppressed),
-            extra: ori::Extra { errors_at_exit: true, places: true, ..self.extra },
+            extra: ori::Extra {
+                errors_at_exit: true,
+                places: true,
+                tensor_checks: !self.asked.no_tensor_checks,
+                ..self.extra
+            },
             ..self.clone()
         }
     }
@@ -217,12 +222,6 @@ pub(crate) fn asked_in_vain(module: &Module, settings: &Settings) -> Option<Diag
         })
     {
         return Some(not_independent(f.span));
-    }
-    let tensor = |s: &ptx::Stmt| matches!(s, ptx::Stmt::Inst(i) if i.op == ptx::Op::tcgen05);
-    if asked.tensor_memory
-        && let Some(f) = with_code().find(|f| f.body.iter().flat_map(|b| &b.stmts).any(tensor))
-    {
-        return refuse(f.span, "g-tensor-memory-access-check", "code that uses tensor memory");
     }
     None
 }

@@ -12,8 +12,10 @@ const LAUNCH: u64 = 8;
 
 fn wrong(source: &str, name: &str) -> Option<String> {
     let target = Target::parse(name).unwrap();
-    for opt_level in [3, 0] {
-        let settings = Settings { opt_level, ..Settings::new(target) };
+    // With checks of what it touches, too, which these kernels pass.
+    for (opt_level, tensor_checks) in [(3, false), (0, false), (3, true)] {
+        let extra = ori::Extra { tensor_checks, ..ori::Extra::default() };
+        let settings = Settings { opt_level, extra, ..Settings::new(target) };
         let cubin = match compile(source, "k.ptx", &settings) {
             Ok(out) => out.cubin,
             Err(e) => return Some(format!("{name} -O{opt_level}: {}", e.render("test"))),
@@ -451,8 +453,9 @@ fn objects() {
         tcgen05.ld.sync.aligned.32x32b.x1.b32 {v}, [tw];\ntcgen05.wait::ld.sync.aligned;\nst.global.b32 [po], v;\n";
     for name in ["sm_100a", "sm_103a", "sm_110a"] {
         let (source, target) = (kernel(name, body), Target::parse(name).unwrap());
-        for opt_level in [3, 0] {
-            let settings = Settings { relocatable: true, opt_level, ..Settings::new(target) };
+        for (opt_level, tensor_checks) in [(3, false), (0, false), (3, true)] {
+            let extra = ori::Extra { tensor_checks, ..ori::Extra::default() };
+            let settings = Settings { relocatable: true, opt_level, extra, ..Settings::new(target) };
             let object = compile(&source, "k.ptx", &settings).expect("legal").cubin;
             let elf = contract::elf::Elf::new(&object).unwrap();
             let words = elf.symbols.iter().find(|s| s.name == WORDS).expect("there");

@@ -16,8 +16,10 @@ fn wrong(source: &str, name: &str) -> Option<String> {
         Ok(m) => m,
         Err(e) => return Some(format!("{e:?}\n{source}")),
     };
-    for opt_level in [3, 0] {
-        let settings = Settings { opt_level, ..Settings::new(target) };
+    // With checks of what it touches, too, which these kernels pass.
+    for (opt_level, tensor_checks) in [(3, false), (0, false), (3, true)] {
+        let extra = ori::Extra { tensor_checks, ..ori::Extra::default() };
+        let settings = Settings { opt_level, extra, ..Settings::new(target) };
         let cubin = match compile(source, "k.ptx", &settings) {
             Ok(out) => out.cubin,
             Err(e) => return Some(format!("{name} -O{opt_level}: {}\n{source}", e.render("test"))),

@@ -66,7 +66,7 @@ impl Writer<'_> {
                 self.reserved();
                 self.variables()?;
             }
-            if k.names_shared && modern && !shared {
+            if (k.names_shared || k.facts.has_partition()) && modern && !shared {
                 shared = true;
                 if c.sm >= 100 {
                     self.plain(".nv.reservedSmem.cap", WEAK_OBJECT, 0, 0, 0x400, 4);
@@ -180,7 +180,7 @@ impl Writer<'_> {
         let section = self.number(".nv.shared.reserved.0") as u16;
         let at = if self.cubin.sm >= 100 { 0x40 } else { 0 };
         self.plain(".nv.reservedSmem.offset0", WEAK_OBJECT, 0, 0, at, 4);
-        let partitioned = self.cubin.kernels.iter().any(|k| k.facts.allocates_tensor_memory);
+        let partitioned = self.cubin.kernels.iter().any(|k| k.facts.has_partition());
         let war = has_war_variable(self.cubin.sm);
         if partitioned || war {
             self.section_symbol(".nv.shared.reserved.0");

@@ -60,7 +60,12 @@ impl Functions<'_> {
     }
 
     fn facts(&self, id: FuncId, code: &Code) -> CodeFacts {
-        let said = facts::Said::by(self.options.target.sm, [&self.module.funcs[id]], Some(self.lines));
+        let said = facts::Said::by(
+            self.options.target.sm,
+            self.options.extra,
+            [&self.module.funcs[id]],
+            Some(self.lines),
+        );
         facts::apart(code, self.options.target.sm, Some(&said))
     }
 
@@ -80,6 +85,7 @@ impl Functions<'_> {
             reconfigures,
             tensor_memory,
             tensor_memory_of_pairs,
+            reads_taken_columns,
             allocates_tensor_memory,
             counts_tensor_memory,
             ..
@@ -90,6 +96,7 @@ impl Functions<'_> {
             all.reconfigures |= reconfigures;
             all.tensor_memory |= tensor_memory;
             all.tensor_memory_of_pairs |= tensor_memory_of_pairs;
+            all.reads_taken_columns |= reads_taken_columns;
             all.allocates_tensor_memory |= allocates_tensor_memory;
             all.counts_tensor_memory |= counts_tensor_memory;
         }

@@ -223,6 +223,8 @@ pub(super) fn settings(
             stack_bounds: line.has("sp-bounds-check"),
             errors_at_exit: line.has("make-errors-visible-at-exit"),
             steer: line.value("sanitize") == Some("threadsteer"),
+            tensor_checks: line.has("g-tensor-memory-access-check")
+                && !line.has("gno-tensor-memory-access-check"),
             ..Extra::default()
         },
         annotate: line.has("compiler-annotations"),
@@ -237,8 +239,7 @@ pub(super) fn settings(
         asked: Asked {
             protector: is("device-stack-protector"),
             independent: is("position-independent-code") && line.has("compile-only"),
-            tensor_memory: line.has("g-tensor-memory-access-check")
-                && !line.has("gno-tensor-memory-access-check"),
+            no_tensor_checks: line.has("gno-tensor-memory-access-check"),
             patch: line.has("compile-as-tools-patch"),
             tensor_memory_said: line.has("g-tensor-memory-access-check")
                 || line.has("gno-tensor-memory-access-check"),

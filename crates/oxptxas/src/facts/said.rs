@@ -63,6 +63,8 @@ pub(crate) struct Said {
     pub(super) blocks: bool,
     /// It is that of a pair of blocks.
     pub(super) pairs: bool,
+    /// Checks read which columns of it are taken.
+    pub(super) reads_taken: bool,
     /// `.sync` statements and their lines.
     gathers: BTreeSet<(u32, Sync)>,
     /// Statements on mbarriers and their lines.
@@ -72,9 +74,10 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// By these functions, for a target.
+    /// By these functions, for a target, with what is asked for beside.
     pub(crate) fn by<'m>(
         sm: u8,
+        extra: ori::Extra,
         funcs: impl IntoIterator<Item = &'m ptx::Func>,
         lines: Option<&ptx::LineIndex>,
     ) -> Said {
@@ -84,6 +87,7 @@ impl Said {
             said.wmma |= inst.op == ptx::Op::wmma;
             said.blocks |= inst.op == ptx::Op::tcgen05 && inst.has(ptx::Mod::cta_group_1);
             said.pairs |= inst.op == ptx::Op::tcgen05 && inst.has(ptx::Mod::cta_group_2);
+            said.reads_taken |= extra.tensor_checks && lower::reads_taken(inst);
             said.asks.join(super::asks::of_statement(sm, inst));
             let Some(lines) = lines else { continue };
             let line = lines.line(inst.span.start);
