@@ -6,7 +6,7 @@ use oxsass::verify;
 use rayon::prelude::*;
 use sass::Target;
 use sim::sass::{Cause, SimError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How a program ends: in no trap, or in that of the function whose name ends so.
 type End = Option<&'static str>;
@@ -191,11 +191,32 @@ fn end(source: &str, cubin: &[u8], target: Target) -> Option<String> {
     }
 }
 
-fn differs(
-    name: &str,
-    (wanted, group, body): &(End, u32, String),
-    ptxas: Option<&PathBuf>,
-) -> Option<String> {
+/// Our code of a program with checks.
+fn ours(source: &str, target: Target, opt_level: u8) -> Result<Vec<u8>, String> {
+    let extra = ori::Extra { tensor_checks: true, ..ori::Extra::default() };
+    let settings = Settings { opt_level, extra, ..Settings::new(target) };
+    compile(source, "k.ptx", &settings).map(|out| out.cubin).map_err(|e| e.render("test"))
+}
+
+/// ptxas's.
+fn theirs(source: &str, name: &str, ptxas: &Path) -> Result<Vec<u8>, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("k.ptx"), source).unwrap();
+    let mut command = std::process::Command::new(ptxas);
+    command.args(["-g-tmem-access-check", "-arch", name]).arg(at("k.ptx")).arg("-o").arg(at("k.cubin"));
+    let run = command.output().unwrap();
+    match run.status.success() {
+        true => Ok(std::fs::read(at("k.cubin")).unwrap()),
+        false => Err(String::from_utf8_lossy(&run.stderr).into_owned()),
+    }
+}
+
+fn ptxas() -> Option<PathBuf> {
+    std::env::var_os("OXPTXAS_ORACLES").map(|tools| PathBuf::from(tools).join("ptxas"))
+}
+
+fn differs(name: &str, (wanted, group, body): &(End, u32, String), ptxas: Option<&Path>) -> Option<String> {
     let (source, target) = (kernel(name, *group, body), Target::parse(name).unwrap());
     let same = |got: &Option<String>| match (wanted, got) {
         (None, None) => true,
@@ -203,11 +224,9 @@ fn differs(
         _ => false,
     };
     for opt_level in [3, 0] {
-        let extra = ori::Extra { tensor_checks: true, ..ori::Extra::default() };
-        let settings = Settings { opt_level, extra, ..Settings::new(target) };
-        let cubin = match compile(&source, "k.ptx", &settings) {
-            Ok(out) => out.cubin,
-            Err(e) => return Some(format!("{name} -O{opt_level}: {}\n{source}", e.render("test"))),
+        let cubin = match ours(&source, target, opt_level) {
+            Ok(cubin) => cubin,
+            Err(e) => return Some(format!("{name} -O{opt_level}: {e}\n{source}")),
         };
         let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in()).unwrap();
         if let Some(h) = hazards.iter().find_map(|k| k.1.first()) {
@@ -218,34 +237,101 @@ fn differs(
             return Some(format!("{name} -O{opt_level}: {got:?} instead of {wanted:?}: {body}"));
         }
     }
-    let ptxas = ptxas?;
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    std::fs::write(at("k.ptx"), &source).unwrap();
-    let run = std::process::Command::new(ptxas)
-        .args(["-g-tmem-access-check", "-arch", name])
-        .arg(at("k.ptx"))
-        .arg("-o")
-        .arg(at("k.cubin"))
-        .output()
-        .unwrap();
-    if !run.status.success() {
-        return Some(format!("{name}: {}\n{source}", String::from_utf8_lossy(&run.stderr)));
-    }
-    let got = end(&source, &std::fs::read(at("k.cubin")).unwrap(), target);
+    let got = match theirs(&source, name, ptxas?) {
+        Ok(cubin) => end(&source, &cubin, target),
+        Err(e) => return Some(format!("{name}: {e}\n{source}")),
+    };
     (!same(&got)).then(|| format!("{name}, ptxas: {got:?} instead of {wanted:?}: {body}"))
 }
 
 #[test]
 fn programs_end_as_ptxas_has_it() {
-    let ptxas = std::env::var_os("OXPTXAS_ORACLES").map(|tools| PathBuf::from(tools).join("ptxas"));
+    let ptxas = ptxas();
     let all: Vec<_> = ["sm_100a", "sm_103a", "sm_110a"]
         .into_iter()
         .flat_map(|name| programs().into_iter().map(move |p| (name, p)))
         .collect();
     let failures: Vec<String> =
-        all.par_iter().filter_map(|(name, p)| differs(name, p, ptxas.as_ref())).collect();
+        all.par_iter().filter_map(|(name, p)| differs(name, p, ptxas.as_deref())).collect();
     assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), all.len(), failures.join("\n"));
+}
+
+/// A program of one statement at places and with a descriptor that are made up, many of them where rules end.
+fn made_up(seed: u64) -> (u32, String) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut below = |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    let group = 1 + below(2);
+    let [d, a, e, f, g] = [(); 5].map(|()| {
+        let column = match below(8) {
+            0..3 => below(10),
+            3..5 => 54 + below(12),
+            5 => 500 + below(16),
+            6 => below(512),
+            _ => 0,
+        };
+        format!("[ta + {}]", column + ([0, 0, 0, 0, 0, 16, 32, 64, 17][below(9)] << 16))
+    });
+    let (sparse, in_tensor, ws) = (below(2) == 1, below(2) == 1, group == 1 && below(4) == 0);
+    let rows = [4, 8, 8, 16, 2][below(5)];
+    let columns = if below(4) > 0 { below(8) } else { below(64) };
+    let says = sparse != (below(8) == 0);
+    let descriptor = rows << 24 | columns << 17 | usize::from(says) << 2 | 0x10;
+    let setup = format!("xor.b32 e, t0, {descriptor:#x};\n@one tcgen05.mma");
+    let (sp, metadata) = if sparse { (".sp", format!("{e}, ")) } else { ("", String::new()) };
+    let a = if in_tensor { a } else { "da".into() };
+    let body = match below(10) {
+        0 => {
+            let (shape, n) = [("16x64b.x1", 1), ("32x32b.x2", 2), ("16x128b.x2.pack::16b", 4)][below(3)];
+            load(shape, n, &format!("tw + {}", [below(70), 500 + below(14)][below(2)]))
+        }
+        1 => {
+            let shape = ["128x256b", "128x128b", "4x256b"][below(3)];
+            format!("@one tcgen05.cp.cta_group::{group}.{shape} {d}, da;")
+        }
+        2 => format!("@one tcgen05.shift.cta_group::{group}.down {d};"),
+        3..6 => {
+            let kind = ["mxf8f6f4", "mxf4", "mxf4nvf4"][below(3)];
+            let by = if kind == "mxf4nvf4" { ".block16" } else { "" };
+            format!(
+                "{setup}{sp}.cta_group::{group}.kind::{kind}.block_scale{by} {d}, {a}, db, {metadata}e, {f}, {g}, q;"
+            )
+        }
+        _ => {
+            let (ws, kind) = (if ws { ".ws" } else { "" }, ["f16", "tf32", "f8f6f4"][below(3)]);
+            format!("{setup}{ws}{sp}.cta_group::{group}.kind::{kind} {d}, {a}, db, {metadata}e, q;")
+        }
+    };
+    (group as u32, body)
+}
+
+/// Programs that are made up (`COUNT` of them from `SEED` on) end as ptxas's code of them does.
+#[test]
+fn made_up_programs_end_as_ptxas_has_it() {
+    let Some(ptxas) = ptxas() else { return };
+    let number = |name: &str, usual| std::env::var(name).map_or(usual, |n| n.parse().unwrap());
+    let (seed, count) = (number("SEED", 1), number("COUNT", 60));
+    let ends = |seed: u64| {
+        let name = ["sm_100a", "sm_103a", "sm_110a"][(seed % 3) as usize];
+        let (group, body) = made_up(seed);
+        let (source, target) = (kernel(name, group, &body), Target::parse(name).unwrap());
+        let opt_level = if seed.is_multiple_of(4) { 0 } else { 3 };
+        let both = [ours(&source, target, opt_level), theirs(&source, name, &ptxas)].map(|code| {
+            let got = end(&source, &code.unwrap_or_else(|e| panic!("{seed}, {name}: {e}\n{source}")), target);
+            got.map(|g| g.split("_trap_").nth(1).unwrap_or_default().to_string())
+        });
+        (both, format!("{seed}, {name}: {body}"))
+    };
+    let all: Vec<_> = (seed..seed + count).into_par_iter().map(ends).collect();
+    let mut times = std::collections::BTreeMap::new();
+    for ([got, _], _) in &all {
+        *times.entry(got).or_insert(0) += 1;
+    }
+    println!("{times:?}");
+    let failures: Vec<_> = all.iter().filter(|([a, b], _)| a != b).collect();
+    assert!(failures.is_empty(), "{} of {}: {:#?}", failures.len(), all.len(), failures);
 }
 
 /// Debugged programs have the checks, unless they are switched off; others have them if they are asked for.
