@@ -71,10 +71,14 @@ fn spills(inst: &Inst) -> u64 {
 fn round(kernel: &cubin::read::KernelImage, target: Target) -> Option<Round> {
     let code: Vec<Option<Inst>> =
         (0..).zip(&kernel.code).map(|(n, w)| sass::decode(*w, target, 16 * n).ok()).collect();
+    // Where lanes are apart at a collective instruction ptxas's code goes another way, with a copy of the products: none goes there here.
+    let apart = |i: &Inst| i.op == Opcode::BRA && i.mods.has(sass::Mod::DIV);
+    let mut straight = code.clone();
+    straight.iter_mut().flatten().filter(|i| apart(i)).for_each(|i| i.op = Opcode::NOP);
     let products =
         |l: &flow::Loop| l.body.iter().filter_map(|k| code[*k].as_ref()).filter(|i| is_product(i)).count();
     let all: Vec<(flow::Loop, usize)> =
-        flow::loops(&code).into_iter().map(|l| (products(&l), l)).map(|(n, l)| (l, n)).collect();
+        flow::loops(&straight).into_iter().map(|l| (products(&l), l)).map(|(n, l)| (l, n)).collect();
     let inside = |a: &flow::Loop, b: &flow::Loop| a.head != b.head && a.body.is_subset(&b.body);
     let leaf = |l: &flow::Loop| !all.iter().any(|(o, n)| *n > 0 && inside(o, l));
     let (hot, most) =
