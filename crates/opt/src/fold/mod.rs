@@ -14,7 +14,7 @@ use ori::{
 use sass::ops::{
     Bool, Brev, Iadd, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, ImadPart, Imnmx, ImnmxMods, Int64, Isetp,
     IsetpMods, Ldc, LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods,
-    Size64, Uisetp, Vimnmx, Vimnmx120, VimnmxMods, Voteu,
+    Size64, Uisetp, Utchmma, Vimnmx, Vimnmx120, VimnmxMods, Voteu,
 };
 use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Unit, WideImmediate, compute};
 use smallvec::SmallVec;
@@ -281,9 +281,27 @@ impl Known {
                 copy_of(s.p, Operand::Imm(compute::plop3(table, inputs).into()))
             }
             Opcode::LDC => self.constant(func, d),
+            Opcode::UTCHMMA
+            | Opcode::UTCHMMA_T
+            | Opcode::UTCIMMA
+            | Opcode::UTCIMMA_T
+            | Opcode::UTCQMMA
+            | Opcode::UTCQMMA_T => self.without_mask(func, d),
             op if op.info().wide_immediate == WideImmediate::Both => self.one_for_both(func, d),
             op => self.folded_float(func, op, d),
         }
+    }
+
+    /// A product in tensor memory whose mask leaves nothing out has none, as in ptxas's code.
+    fn without_mask(&self, func: &Function, d: &InstData) -> Option<New> {
+        const MASK: usize = Utchmma::A;
+        let Operand::Reg(RegOp { reg: Name::Val(mask), .. }) = d.operands[MASK] else { return None };
+        let mut words = (0..func.values[mask].width).map(|k| ori::operand(Name::Part(mask, k)));
+        words.all(|word| self.number(func, &word) == Some(0)).then(|| {
+            let mut operands = d.operands.clone();
+            operands[MASK] = ori::operand(Name::Phys(Reg::URZ));
+            (d.op, d.mods.clone(), operands)
+        })
     }
 
     fn numbers<const N: usize>(&self, func: &Function, operands: [&Operand; N]) -> Option<[u32; N]> {
