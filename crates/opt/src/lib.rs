@@ -190,6 +190,7 @@ pub static PASSES: &[Pass] = &[
     branch_opt::PASS.at_level(2),
     common::PASS,
     predication::PASS,
+    gvn::PASS.at_level(2),
     vectorize::PASS,
     vectorize_stores::PASS,
     selects::PASS,

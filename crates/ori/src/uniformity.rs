@@ -193,9 +193,30 @@ impl State {
         }
         for x in region {
             if self.way[x] == Some(Way::Meeting(x)) {
-                func.blocks[x].params.iter().for_each(|p| self.mark(func, Name::Val(*p)));
+                for (n, p) in func.blocks[x].params.iter().enumerate() {
+                    if !self.brings_one(func, cfg, (b, end), x, n) {
+                        self.mark(func, Name::Val(*p));
+                    }
+                }
             }
         }
+    }
+
+    /// Whether all lanes that parted at the end of `b` and meet at `x` before `end`, or there, bring the same value for its parameter `n`, whichever
+    /// way they come.
+    fn brings_one(
+        &self,
+        func: &Function,
+        cfg: &Cfg,
+        (b, end): (Block, Option<Block>),
+        x: Block,
+        n: usize,
+    ) -> bool {
+        let from = cfg.preds[x].iter().filter(|p| **p == b || self.seen.contains(**p) && Some(**p) != end);
+        let targets = from.flat_map(|p| func.blocks[*p].term.targets()).filter(|t| t.block == x);
+        let mut brought = targets.map(|t| t.args.get(n));
+        let first = brought.next();
+        first.is_some_and(|first| first.is_some() && brought.all(|arg| arg == first))
     }
 }
 
