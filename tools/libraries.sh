@@ -100,7 +100,7 @@ curand
 
 cutlass=(-I"$out/src/cutlass/include" -I"$out/src/cutlass/tools/util/include")
 declare -A options=(
-    [cutlass]="-std=c++17 -I$out/src/cutlass/examples/common -I$out/src/cutlass/tools/library/include -I$out/src/cutlass/test/unit -I$out/src/cutlass/test/unit/common -I$out/src/gtest -I$out/src/curand/nvidia/cu13/include"
+    [cutlass]="-std=c++17 -DNDEBUG -I$out/src/cutlass/examples/common -I$out/src/cutlass/tools/library/include -I$out/src/cutlass/test/unit -I$out/src/cutlass/test/unit/common -I$out/src/gtest -I$out/src/curand/nvidia/cu13/include"
     [flash2]="-std=c++17 -use_fast_math -DNDEBUG -I$out/src/torch -I$out/src/flash/csrc/flash_attn/src -U__CUDA_NO_HALF_OPERATORS__
         -U__CUDA_NO_HALF_CONVERSIONS__ -DFLASHATTENTION_DISABLE_DROPOUT -DFLASHATTENTION_DISABLE_ALIBI -DFLASHATTENTION_DISABLE_SOFTCAP"
     [flash3]="-std=c++17 -use_fast_math -DNDEBUG -I$out/src/torch -I$out/src/flash/hopper -DCUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED -DCUTLASS_ENABLE_GDC_FOR_SM90

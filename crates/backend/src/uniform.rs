@@ -45,7 +45,7 @@ pub type Spared = SecondaryMap<Block, usize>;
 /// Puts them there, but for those `spared`; if there were any, the blocks in which all lanes of the warp are together.
 pub fn run(func: &mut Function, cfg: &Cfg, spared: &Spared) -> Option<FixedBitSet> {
     // ptxas's loops on sm_75 have none.
-    if !func.entry || func.target.sm < 80 || calls_destroy(func, cfg) {
+    if !func.entry || func.target.sm < 80 {
         return None;
     }
     let dom = DomTree::dominators(cfg);
@@ -60,10 +60,15 @@ pub fn run(func: &mut Function, cfg: &Cfg, spared: &Spared) -> Option<FixedBitSe
     let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).copied();
     // `barrier.sync`, to which lanes may come from several places: ptxas has no counters behind it.
     let meetings: FxHashSet<Inst> = insts.filter(|i| ori::meeting::is_meeting(&func.insts[*i])).collect();
-    let found = Found::new(&with_regions, &loops, &meetings);
-    let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
     let lanes = liveness::Lanes::new(func);
     let live = Liveness::new(func, cfg, &lanes);
+    let lost = Lost::new(func, cfg, &lanes, &live);
+    let found = Found::new(&with_regions, &loops, &meetings, &lost.values);
+    // Lanes that call a function elsewhere take registers that the others still need.
+    if lost.calls.iter().any(|b| !found.whole.contains(b.index())) {
+        return None;
+    }
+    let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
     let alive = Live { lanes: &lanes, live: &live };
     let budget = |chosen: &FixedBitSet| {
         let uniform = |v: Value| match func.values[v].file {
@@ -100,11 +105,41 @@ pub fn brings_in_loops(func: &Function, cfg: &Cfg) -> bool {
     cfg.rpo.iter().filter(brings).any(|b| loops.depth(*b) > 0)
 }
 
-fn calls_destroy(func: &Function, cfg: &Cfg) -> bool {
-    let mut insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
-    insts.any(|d| {
-        d.op == Op::Macro(Macro::Call) && !ori::abi::clobbered_by(func, d).of(RegFile::UR).is_empty()
-    })
+/// What calls take from uniform registers.
+struct Lost {
+    /// The blocks with such calls.
+    calls: Vec<Block>,
+    /// Values that live across one.
+    values: FixedBitSet,
+}
+
+impl Lost {
+    fn new(func: &Function, cfg: &Cfg, lanes: &liveness::Lanes, live: &Liveness) -> Lost {
+        let mut lost = Lost { calls: Vec::new(), values: FixedBitSet::with_capacity(func.values.len()) };
+        let destroys =
+            |d: &InstData| liveness::destroyed(func, d).is_some_and(|all| !all.of(RegFile::UR).is_empty());
+        for &b in &cfg.rpo {
+            let block = &func.blocks[b];
+            if !block.insts.iter().any(|i| destroys(&func.insts[*i])) {
+                continue;
+            }
+            lost.calls.push(b);
+            let passed = block.term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+            let owner = |l: &u32| lanes.owner(*l).map(|(v, _)| v);
+            let mut now: FxHashSet<Value> = live.live_out[b].iter().filter_map(owner).chain(passed).collect();
+            now.extend(block.term.used_name().and_then(Name::value));
+            for d in block.insts.iter().rev().map(|i| &func.insts[*i]) {
+                d.for_each_def(|n| {
+                    n.value().map(|v| now.remove(&v));
+                });
+                if destroys(d) {
+                    lost.values.extend(now.iter().map(|v| v.index()));
+                }
+                d.for_each_use(|n| now.extend(n.value()));
+            }
+        }
+        lost
+    }
 }
 
 /// What the uniform datapath can compute.
@@ -119,8 +154,9 @@ struct Found {
 }
 
 impl Found {
-    /// All such values of a function with its regions: those that nothing speaks against. `meetings`: WARPSYNCs at which lanes of several places meet.
-    fn new(func: &Function, loops: &LoopForest, meetings: &FxHashSet<Inst>) -> Found {
+    /// All such values of a function with its regions: those that nothing speaks against. `meetings`: WARPSYNCs at which lanes of several places meet;
+    /// `lost`: values that live where uniform registers do not.
+    fn new(func: &Function, loops: &LoopForest, meetings: &FxHashSet<Inst>, lost: &FixedBitSet) -> Found {
         let cfg = Cfg::new(func);
         let warp = WholeWarp::new(func, &cfg, meetings);
         let none = FixedBitSet::with_capacity(func.values.len());
@@ -154,6 +190,10 @@ impl Found {
                     d.for_each_def(|n| n.value().into_iter().for_each(|v| found.fit.insert(v.index())));
                 }
             }
+        }
+        for v in lost.ones() {
+            found.fit.set(v, false);
+            found.words[Value::new(v)] = None;
         }
         while found.drop_some(func, &cfg, loops) {}
         found
