@@ -6,6 +6,7 @@ pub mod async_copies;
 pub mod balance;
 pub mod convergence;
 
+mod early;
 pub mod emit;
 pub mod groups;
 pub mod hazards;

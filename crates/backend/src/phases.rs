@@ -19,6 +19,7 @@ phases! {
     TOGETHER: optional from 2, "together", "OptimizeSyncInstructions", "WARPSYNC goes where no lane can be alone whatever regions there will be, before blocks are put in order";
     LEGALIZE: needed, "legalize", "LateExpansionUnsupportedOps", "operands that the encodings take";
     PREPASS: optional from 1, "prepass", "ScheduleInstructions", "the order in a block, for registers and latency ([scheduling](#scheduling))";
+    EARLY: optional from 2, "early", "OriHoistInvariantsLate", "what a later block computes where its operands come to their end, if registers are short";
     REMAT: optional from 2, "remat", "OriDoRemat", "constants, parameters and addresses in the stack frame made again where they are used, if registers are short, and what is computed of them alone if few blocks read it; from sm_90 on parameters, and what is computed of them alone, stay in uniform registers instead, as far as those reach";
     COUNTERS: optional from 2, "counters", "ConvertToUniformReg", "loop counters, and what is computed of them and of constants alone, in uniform registers, if registers are short or fewer instructions are executed ([scheduling](#scheduling); sm_80 and later)";
     CONVERGENCE: needed, "convergence", "OriDoSyncronization", "convergence barriers";

@@ -19,7 +19,7 @@ use crate::liveness::Ranges;
 use crate::phases;
 use crate::pool::Grants;
 use crate::regalloc::room::Room;
-use crate::{addends, remat, uniform};
+use crate::{addends, early, remat, uniform};
 use fixedbitset::FixedBitSet;
 use graph::{Alive, Code, Stretch};
 use orders::Ordered;
@@ -150,7 +150,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
     let grants = grants.as_ref();
     let aim = i32::from(func.aim_regs.min(func.max_regs));
     let here = Around { cfg: &cfg, grants, whole: None, passes: together };
-    let (mut code, alive) = Code::new(func, here, reserve);
+    let (mut code, mut alive) = Code::new(func, here, reserve);
     let mut plan = Plan::new(&code, func, aim);
     let short = |p: &Plan| grants.is_none() && p.stated > aim || p.missing() > 0;
     // Takes what another function, that does the same, is planned like, if that is better; then what was before.
@@ -163,6 +163,22 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
             std::mem::replace(func, other)
         })
     };
+    if short(&plan) && manager.admits(phases::EARLY) {
+        let mut other = func.clone();
+        let mut moved = false;
+        manager.run(phases::EARLY, &mut other, |f| {
+            moved = early::run(f, &cfg);
+            moved
+        });
+        if moved {
+            let (with, alive_there) = Code::new(&other, here, reserve);
+            let mut planned = Plan::new(&with, &other, aim);
+            planned.settle_beside(&with, &mut plan, &code);
+            if planned.is_better(&plan, aim) {
+                (*func, code, plan, alive) = (other, with, planned, alive_there);
+            }
+        }
+    }
     // `alive`: of the function as it is.
     let again = |f: &mut Function, at: Around, alive: Alive, manager: &mut Manager<'_>| {
         let Around { cfg, grants, .. } = at;
