@@ -71,7 +71,7 @@ fn make_again(
     func.insts[i].for_each_use(|n| read.extend(n.value().filter(|v| places.number[*v].is_some())));
     for v in read {
         let Some(maker) = places.number[v] else { continue };
-        if !own.contains_key(&v) {
+        let fresh = *own.entry(v).or_insert_with(|| {
             let fresh = func.add_value(func.values[v].file, func.values[v].width);
             let mut d = func.insts[maker].clone();
             d.map_names(|n| if n == Name::Val(v) { Name::Val(fresh) } else { n });
@@ -79,9 +79,8 @@ fn make_again(
             func.blocks[to].insts.push(made);
             places.made[fresh] = Some(to);
             places.number[fresh] = Some(made);
-            own.insert(v, fresh);
-        }
-        let fresh = own[&v];
+            fresh
+        });
         func.insts[i].map_uses(|n| match n {
             Name::Val(x) if x == v => Name::Val(fresh),
             Name::Part(x, k) if x == v => Name::Part(fresh, k),
