@@ -731,7 +731,7 @@ const KEEPS: &str = ".version 9.0 .target sm_75 .const .align 16 .b8 ctab[256] =
     %sex; .reg .b32 %t17; .reg .pred %t18; .reg .b32 %t29; .reg .pred %t30; .reg .pred %t31; .reg .b32 %t35; mov.u32 \
     %id, %tid.x; ld.const.u32 %u3, [ctab+12]; ld.param.s32 %r0, [p1]; ld.param.u32 %r1, [p4]; mul.lo.u32 %r2, %id, \
     0x168913; mul.lo.u32 %r3, %id, 0x0; setp.gt.u32 %p0, %r2, 0xfffffff4; setp.gt.u32 %p2, %r0, 0x2ffc; @!%p2 bra \
-    L9; mov.b32 %t17, 5; L15: sub.u32 %t17, %t17, 1; setp.lt.s32 %t18, %t17, 0; @%t18 bra L16; @%p0 bra L15; rem.u32 \
+    L9; and.b32 %t17, %r2, 7; L15: sub.u32 %t17, %t17, 1; setp.lt.s32 %t18, %t17, 0; @%t18 bra L16; @%p0 bra L15; rem.u32 \
     %t29, %u3, 3; setp.eq.u32 %t30, %t29, 0; @%t30 bra L27; setp.eq.u32 %t31, %t29, 1; @%t31 bra L28; bra L27; L27: \
     mad.lo.cc.u32 %r1, %r0, %r3, %r1; addc.cc.u32 %r0, %r1, %r3; madc.hi.cc.u32 %r1, %r2, %r3, %r2; L28: bfe.s32 \
     %r2, %r0, 3, 4; and.b32 %t35, %r2, 255; bfe.u32 %r3, %r0, %t35, 24; bra L15; L16: { .param .b64 a_own; .param \
