@@ -6,7 +6,7 @@ use crate::Error;
 use ori::{Block, BlockCall, Function, InstData, Loc, Macro, Name, Op, Operand, Operands, Terminator, Value};
 use ori::{default_operand, operand};
 use rustc_hash::FxHashMap;
-use sass::ops::{Bool, Icmp, Int64, Isetp, IsetpMods};
+use sass::ops::{Bool, Icmp, Int64, Isetp, IsetpMods, Lop3, Plop3};
 use sass::{
     ConstBank, Guard, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SourceKinds, SwapChange, Target,
     WideImmediate,
@@ -206,21 +206,46 @@ impl Legalizer<'_> {
     fn part_signs(&mut self, d: &mut InstData) {
         let Op::Sass(op) = d.op else { return };
         let Some([a, b, c]) = sass::compute::signed_terms(op) else { return };
-        // No carry is kept: both places have the predicate that is always true.
-        let unused =
-            |o: &Operand| matches!(o, Operand::Reg(r) if matches!(r.reg, Name::Phys(p) if p.is_zero()));
-        let carries = !d.operands[1..a].iter().all(unused);
-        if !d.mods.0.is_empty() || carries || ![a, b, c].iter().all(|i| is_signed(&d.operands[*i])) {
+        if ![a, b, c].iter().all(|i| is_signed(&d.operands[*i])) {
             return;
         }
-        let (file, zero) = if op.is_uniform() { (RegFile::UR, Reg::URZ) } else { (RegFile::R, Reg::RZ) };
-        let sum = self.func.add_value(file, 1);
-        let mut operands = d.operands.clone();
-        operands[0] = operand(sum);
-        operands[a] = operand(Name::Phys(zero));
-        self.push(d.op, &[], operands);
-        d.operands[b] = operand(sum);
-        d.operands[c] = operand(Name::Phys(zero));
+        let (uniform, phys) = (op.is_uniform(), |r| operand(Name::Phys(r)));
+        let (file, predicates) = if uniform { (RegFile::UR, RegFile::UP) } else { (RegFile::R, RegFile::P) };
+        let (zero, yes) = if uniform { (Reg::URZ, Reg::UPT) } else { (Reg::RZ, Reg::PT) };
+        if d.mods.has(Mod::X) {
+            // A complement is a number like another, and carries as the register does that holds it.
+            let Operand::Reg(term) = d.operands[a] else { return };
+            let complement = operand(self.func.add_value(file, 1));
+            let join = Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(yes)) });
+            let (a_, zero, table) = (operand(term.reg), phys(zero), Operand::Imm(0x0f));
+            let logic = Lop3 { p: phys(yes), d: complement, a: a_, b: zero, c: zero, table, join }.list();
+            d.operands[a] = complement;
+            let op = if uniform { Opcode::ULOP3 } else { Opcode::LOP3 };
+            return self.push(Op::Sass(op), &[Mod::LUT], logic.into_iter().collect());
+        }
+        let carries = d.operands[1..a].iter().any(|o| *o != phys(yes));
+        if carries && !d.is_unguarded() {
+            return;
+        }
+        let sum = operand(self.func.add_value(file, 1));
+        let carry =
+            [(); 3].map(|()| if carries { operand(self.func.add_value(predicates, 1)) } else { phys(yes) });
+        let mut first = d.operands.clone();
+        (first[0], first[1], first[2], first[a]) = (sum, carry[0], carry[1], phys(zero));
+        self.push(d.op, &[], first);
+        let mut last = d.operands.clone();
+        (last[1], last[2], last[b], last[c]) = (carry[2], phys(yes), sum, phys(zero));
+        if !carries {
+            d.operands = last;
+            return;
+        }
+        // The minus of zero carries, so that both sums say what they carry: all three terms at least one, or at least two.
+        self.push(d.op, &[], last);
+        let [a, b, c] = carry;
+        let (p, q, table, table2) = (d.operands[1], d.operands[2], Operand::Imm(0xfe), Operand::Imm(0xec));
+        d.op = Op::Sass(if uniform { Opcode::UPLOP3 } else { Opcode::PLOP3 });
+        d.mods = Mods::of(&[Mod::LUT]);
+        d.operands = Plop3 { p, q, a, b, c, table, table2 }.list().into_iter().collect();
     }
 
     /// A constant that is the only source other than a general register comes by a uniform one, as in ptxas's code, where

@@ -113,6 +113,10 @@ fn iadd3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let x = o.take("X");
     let out = (Some(o.dst(0, 1)?), [o.pred_dst(1)?, o.pred_dst(2)?]);
     let s = [o.src(3, Kind::Int)?, o.src(4, Kind::Int)?, o.src(5, Kind::Int)?];
+    // For hardware that is no instruction (docs/hardware-contract.md).
+    if s[..2].iter().all(|s| s.neg || s.not) {
+        return unsupported("IADD3 with signs on both of its first two terms");
+    }
     let (dst, pdst) = out;
     let silent = pdst.iter().all(|p| p.is_none());
     if silent && !x {

@@ -122,6 +122,22 @@ fn carries() {
     assert_eq!(wide, (0, 0, true));
 }
 
+/// An H200 takes them for illegal instructions.
+#[test]
+fn two_signs_in_front_are_refused() {
+    let refused = |text: &str| {
+        let step = Step::of(&inst(text, SM), &env(32).banks);
+        matches!(step.action, Action::Unsupported(_) | Action::Fault(_))
+    };
+    for text in ["IADD3 R0, -R2, -R3, R4", "IADD3.X R0, ~R2, ~R3, R4, P0, !PT", "UIADD3 UR4, -UR5, -UR6, URZ"]
+    {
+        assert!(refused(text), "{text}");
+    }
+    for text in ["IADD3 R0, R2, -R3, -R4", "IADD3 R0, -R2, R3, -R4", "IADD3.X R0, R2, ~R3, ~R4, P0, !PT"] {
+        assert!(!refused(text), "{text}");
+    }
+}
+
 #[test]
 fn comparisons() {
     let holds = |text: &str, r, p| eval(text, r, p).2;
