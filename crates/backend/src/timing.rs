@@ -3,7 +3,7 @@
 
 use crate::units::{self, Site, Unit};
 use sass::latency::{self, Reader};
-use sass::{Class, Inst, Opcode, Operand, Role, Target};
+use sass::{Class, Inst, Mod, Opcode, Operand, Role, Target};
 
 /// Whether the results arrive after an unknown time, so that readers need a scoreboard.
 pub fn is_variable(target: Target, inst: &Inst) -> bool {
@@ -53,7 +53,17 @@ pub fn is_fence(target: Target, inst: &Inst) -> bool {
     inst.op == Opcode::MEMBAR && (90..120).contains(&target.sm)
 }
 
-/// Whether the instruction waits for what [`sass::OpInfo::awaited`] says is awaited.
+/// Whether accesses and barriers behind the instruction wait until it is done: as the table says, and an exchange of which nobody reads what was
+/// there, as which a tensor map is copied: ptxas's count there, and nothing else keeps a map from being read before it is whole.
+pub fn is_awaited(inst: &Inst) -> bool {
+    let exchanges = || {
+        let result = inst.operands.get(1).and_then(Operand::as_reg);
+        inst.op == Opcode::ATOMG && inst.mods.has(Mod::EXCH) && result.is_some_and(|r| r.reg.is_zero())
+    };
+    inst.op.info().awaited || exchanges()
+}
+
+/// Whether the instruction waits for what is awaited ([`is_awaited`]).
 pub fn awaits(op: Opcode) -> bool {
     let info = op.info();
     info.sync || info.memory || info.leaves_function()

@@ -12,6 +12,8 @@ const INST_BYTES: i64 = 16;
 const OLD: u16 = 64;
 /// The unit of effects that no register shows.
 const EFFECT: Unit = COUNT as Unit + 6;
+/// The unit of what accesses and barriers wait for.
+const ORDER: Unit = COUNT as Unit + 7;
 /// From a read at issue to a write: no line of the table has more.
 const MOST_FROM_READ: u16 = 8;
 
@@ -63,6 +65,9 @@ pub enum Why {
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (at, on) = (self.at as i64 * INST_BYTES, self.on as i64 * INST_BYTES);
+        if self.unit == ORDER {
+            return write!(f, "{at:#06x} does not wait until {on:#06x} is done");
+        }
         if let Why::Early { has, needs } = self.why {
             return write!(f, "{at:#06x} comes {has} cycles behind {on:#06x}, {needs} needed");
         }
@@ -94,6 +99,8 @@ enum Kind {
     Set,
     /// An effect that no register shows; its unit is [`EFFECT`].
     Effect,
+    /// Accesses and barriers wait for this scoreboard; its unit is [`ORDER`].
+    Awaited(Option<u8>),
 }
 
 /// Everything under way: (unit, kind, instruction) to the least age.
@@ -210,10 +217,15 @@ fn step(
         }
     }
     state.retain(|(_, kind, _), _| match kind {
-        Kind::Variable(s) => !waits(*s),
+        Kind::Variable(s) | Kind::Awaited(s) => !waits(*s),
         Kind::Read(read, write) => !waits(*read) && !waits(*write),
         _ => true,
     });
+    if timing::awaits(inst.op) {
+        for (_, _, on) in state.keys().filter(|(_, kind, _)| matches!(kind, Kind::Awaited(..))) {
+            report(*on as usize, ORDER, Why::Unwaited);
+        }
+    }
     let effects = state.range((EFFECT, Kind::Effect, 0)..=(EFFECT, Kind::Effect, u32::MAX));
     for ((_, _, on), age) in effects {
         let needs = u16::from(timing::apart(target, &insts[*on as usize], inst));
@@ -239,7 +251,7 @@ fn step(
             let why = match kind {
                 Kind::Fixed => early(*age, timing::raw(target, &insts[*on as usize], u, inst, site)),
                 Kind::Variable(_) => Some(Why::Unwaited),
-                Kind::Read(..) | Kind::Source | Kind::Set | Kind::Effect => None,
+                Kind::Read(..) | Kind::Source | Kind::Set | Kind::Effect | Kind::Awaited(..) => None,
             };
             if let Some(why) = why {
                 report(*on as usize, u, why);
@@ -253,7 +265,7 @@ fn step(
                 Kind::Variable(_) => Some(Why::Unwaited),
                 Kind::Read(..) => Some(Why::Overwrites),
                 Kind::Source => early(*age, timing::war(target, &insts[*on as usize], u, inst)),
-                Kind::Set | Kind::Effect => None,
+                Kind::Set | Kind::Effect | Kind::Awaited(..) => None,
             };
             if let Some(why) = why {
                 report(*on as usize, u, why);
@@ -270,7 +282,7 @@ fn step(
         *age = (*age + stall).min(OLD);
     }
     state.retain(|(_, kind, _), age| match kind {
-        Kind::Variable(_) | Kind::Read(..) => true,
+        Kind::Variable(_) | Kind::Read(..) | Kind::Awaited(..) => true,
         Kind::Source => *age < MOST_FROM_READ,
         Kind::Fixed | Kind::Set | Kind::Effect => *age < OLD,
     });
@@ -287,6 +299,9 @@ fn step(
     if timing::longest_apart(target, inst.op) != 0 {
         state.insert((EFFECT, Kind::Effect, at), stall);
     }
+    if timing::is_awaited(inst) {
+        state.insert((ORDER, Kind::Awaited(inst.ctrl.write_sb), at), stall);
+    }
     let late = timing::reads_late(target, inst);
     units::for_each_read(inst, |u, _| {
         if late && matches!(units::file(u), sass::RegFile::R | sass::RegFile::UR) {
@@ -297,5 +312,37 @@ fn step(
     });
     for s in [inst.ctrl.write_sb, inst.ctrl.read_sb].into_iter().flatten() {
         state.insert((COUNT as Unit + Unit::from(s), Kind::Set, at), stall);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The violations of lines, each with its control field: `[B------:R-:W-:-:S01] EXIT`.
+    fn found(lines: &[&str]) -> Vec<String> {
+        let target = Target::parse("sm_90").expect("a target");
+        let inst = |line: &&str| {
+            let (control, text) = line.split_once("] ").expect("a control field");
+            let mut inst = sass::parse_inst(text, target).unwrap_or_else(|e| panic!("{text}: {e}"));
+            inst.ctrl = format!("{control}]").parse().expect("a control field");
+            inst
+        };
+        let insts: Vec<Inst> = lines.iter().map(inst).collect();
+        check(target, &insts).err().unwrap_or_default().iter().map(Violation::to_string).collect()
+    }
+
+    /// `tensormap.cp_fenceproxy` copies a map by exchanges: what reads it comes when they are done, although they give nothing.
+    #[test]
+    fn exchanges_without_result_are_awaited() {
+        let exchange = "[B------:R-:W0:-:S02] ATOMG.E.EXCH.STRONG.GPU PT, RZ, desc[UR4][R2.64], R5";
+        let untold = "[B------:R0:W-:-:S02] ATOMG.E.EXCH.STRONG.GPU PT, RZ, desc[UR4][R2.64], R5";
+        let load = |wait| format!("[B{wait}-----:R-:W1:-:S02] LDG.E R6, desc[UR4][R8.64]");
+        let (early, late) = (load('-'), load('0'));
+        assert_eq!(found(&[exchange, &late]), [""; 0]);
+        assert_eq!(found(&[exchange, &early]), ["0x0010 does not wait until 0x0000 is done"]);
+        assert_eq!(found(&[untold, &late]), ["0x0010 does not wait until 0x0000 is done"]);
+        let sum = "[B------:R-:W-:-:S05] IADD3 R10, R11, R12, RZ";
+        assert_eq!(found(&[exchange, sum, &late]), [""; 0]);
     }
 }

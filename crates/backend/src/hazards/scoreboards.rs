@@ -7,7 +7,7 @@ use crate::schedule::expected_latency;
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use sass::memory::{MemoryEffect, MemoryEffects};
-use sass::{Inst, Mod, Opcode, Operand, Reg, RegFile, Target};
+use sass::{Inst, Mod, Opcode, Reg, RegFile, Target};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -123,7 +123,7 @@ impl Pending {
             if inst.op == Opcode::USETMAXREG {
                 self.fence |= 1 << s;
             }
-            if is_awaited(inst) {
+            if timing::is_awaited(inst) {
                 self.order |= 1 << s;
                 late_reads(inst, |u| self.read[usize::from(u)] |= 1 << s);
             }
@@ -158,16 +158,6 @@ fn is_strong_read(i: &MachineInst) -> bool {
     let has = |effect| accesses.iter().any(|a| a.effect == effect);
     let marked = i.meant.ordered || i.inst.mods.has(Mod::STRONG) || i.inst.mods.has(Mod::MMIO);
     has(MemoryEffect::Atomic) || marked && has(MemoryEffect::Read)
-}
-
-/// Whether accesses and barriers behind the instruction wait until it is done: as the table says, and an exchange of which nobody reads what was
-/// there, as which a tensor map is copied: ptxas's count there, and nothing else keeps a map from being read before it is whole.
-fn is_awaited(inst: &Inst) -> bool {
-    let exchanges = || {
-        let result = inst.operands.get(1).and_then(Operand::as_reg);
-        inst.op == Opcode::ATOMG && inst.mods.has(Mod::EXCH) && result.is_some_and(|r| r.reg.is_zero())
-    };
-    inst.op.info().awaited || exchanges()
 }
 
 /// Whether the instruction writes R1.
@@ -325,7 +315,7 @@ fn assign(
                     write = Some(boards.choose(state.busy(), end, latency));
                 }
             }
-            if is_awaited(inst) {
+            if timing::is_awaited(inst) {
                 let rest = &machine.blocks[b].insts[k + 1..];
                 let when =
                     rest.iter().position(|i| timing::awaits(i.inst.op)).map_or(FAR, |n| (k + 1 + n) as u32);
@@ -335,7 +325,7 @@ fn assign(
             let always = matches!(inst.op, Opcode::LDGSTS | Opcode::TXQ_B | Opcode::TXD_B)
                 || inst.op.info().holds_uniform
                 || early;
-            let covered = is_awaited(inst) && !always;
+            let covered = timing::is_awaited(inst) && !always;
             if timing::reads_late(target, inst)
                 && !covered
                 && (always || ahead.source_at_risk(machine, b, k, next_here, write.is_some()))
