@@ -2,7 +2,7 @@
 
 use crate::machine::{Link, Machine, branch, inst, signs};
 use crate::{Code, Error};
-use sass::{AddrWidth, Control, Guard, Inst, Opcode, Operand, Target};
+use sass::{AddrWidth, Control, Guard, Inst, Opcode, Operand, RegFile, Target};
 
 /// Bytes of an instruction.
 pub const INST_BYTES: u32 = 16;
@@ -75,6 +75,12 @@ pub fn run(machine: &Machine, entry: bool) -> Result<Code, Error> {
         if terms.is_some_and(|[a, b, _]| signs(&i.inst.operands, [a, b]) == 2) {
             return Err(Error::at(i.line, "internal error: the first two terms of a sum have a sign"));
         }
+        if i.inst.op.is_group_product() && !(0..i.inst.operands.len()).all(|at| begins_well(&i.inst, at)) {
+            return Err(Error::at(
+                i.line,
+                "internal error: an accumulator of a warp group begins at no multiple of eight",
+            ));
+        }
     }
     let (mut insts, lines) = resolve(machine);
     let exit_offsets = (0..).zip(&insts).filter(|(_, i)| i.op == Opcode::EXIT).map(|(k, _)| k * INST_BYTES);
@@ -91,6 +97,13 @@ pub fn run(machine: &Machine, entry: bool) -> Result<Code, Error> {
     let of_caller = if entry { Vec::new() } else { crate::places::of_caller(machine) };
     let regs = machine.saved_registers;
     Ok(Code { regs, words, insts, links, exit_offsets, lines, places, of_caller, ..Code::default() })
+}
+
+/// Whether an operand of a product of a warp group begins where those of its width do.
+fn begins_well(inst: &Inst, at: usize) -> bool {
+    let Operand::Reg(r) = inst.operands[at] else { return true };
+    let by = inst.op.tuple_alignment(inst.op.width(at, &inst.mods));
+    r.reg.file != RegFile::R || r.reg.is_zero() || r.reg.index.is_multiple_of(by)
 }
 
 /// The words of instructions from offset 0 on.

@@ -262,6 +262,28 @@ fn groups_go_on() {
     assert_eq!(waits(&code(&source)), [1, 0]);
 }
 
+/// All code of ptxas has accumulators of eight registers and more at multiples of eight, whatever else lives.
+#[test]
+fn accumulators_begin_at_multiples_of_eight() {
+    for (n, m) in [(40, 40), (40, 24), (24, 72), (88, 40)] {
+        let body = zero("d", n)
+            + &zero("c", m)
+            + FENCE
+            + &statement("d", n, "1")
+            + &statement("c", m, "1")
+            + COMMIT
+            + &wait(0)
+            + &store("d", n)
+            + &store("c", m);
+        let source = program(&body);
+        assert_eq!(wrong(&source), None, "{n} {m}");
+        let code = code(&source);
+        let products = code.iter().filter(|i| i.op.is_group_product());
+        let begins: Vec<u8> = products.filter_map(|i| Some(i.operands[0].as_reg()?.reg.index)).collect();
+        assert!(begins.len() == 2 && begins.iter().all(|r| r.is_multiple_of(8)), "{n} {m}: {begins:?}");
+    }
+}
+
 /// nvdisasm takes no wait mask on WARPGROUP.DEPBAR, and ptxas has none there: what is in front of it waits.
 #[test]
 fn waits_for_groups_wait_for_nothing_else() {
