@@ -192,10 +192,15 @@ impl Latency {
         let _ = writeln!(out, "pub(crate) static APART: &[ApartRow] = &[");
         for row in &self.apart {
             let [t, first, next, cycles] = &row[..] else { panic!("apart line {row:?}") };
+            let of_unit = |name: &str| {
+                let all: Vec<String> = opcodes.iter().filter(|o| o.1 == name).map(|o| o.0.clone()).collect();
+                if all.is_empty() { vec![name.to_string()] } else { all }
+            };
             let first: String = first
                 .split(',')
-                .map(|name| match name.rsplit_once('.').filter(|_| !known(name)) {
-                    _ if known(name) => format!("(Opcode::{}, None), ", ident(name)),
+                .flat_map(of_unit)
+                .map(|name| match name.rsplit_once('.').filter(|_| !known(&name)) {
+                    _ if known(&name) => format!("(Opcode::{}, None), ", ident(&name)),
                     Some((op, m)) if known(op) => {
                         format!("(Opcode::{}, Some(Mod::{})), ", ident(op), ident(m))
                     }

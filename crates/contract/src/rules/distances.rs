@@ -6,7 +6,7 @@
 
 use super::{Judge, Rule, neighbours};
 use crate::{Counts, Family, File, Item, Place, Table};
-use sass::{Control, Guard, Inst, Opcode, Unit};
+use sass::{Control, Effect, Guard, Inst, Opcode, Unit};
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,9 +15,20 @@ pub struct Distances;
 /// A least distance says something when it was seen as often as this: one that was seen once may be there by chance, one that is
 /// reached again and again and never gone below is a limit.
 const OFTEN: u64 = 40;
+/// Control transfers.
+const BRANCH: &str = "branch";
 /// Distances from here on are one, in cycles: so long nobody waits for an effect alone, it is the instructions between the two that take
 /// the time.
 const FAR: u64 = 9;
+
+/// Whether an instruction may have effects that others have to stay away from. Behind accesses and what reads special registers only
+/// what meets, waits or orders counts: how soon the next access comes is a matter of how many the queue takes, not of what they do.
+fn counts(op: Opcode) -> bool {
+    neighbours::protocol(op)
+        || op.info().memory
+        || op.info().effect == Effect::Order
+        || op.unit() == Unit::Move
+}
 
 /// What kind of instruction has to stay away: those of a functional unit; control transfers apart from what else the control unit does,
 /// which are one each.
@@ -26,7 +37,7 @@ fn kind(op: Opcode) -> String {
         Unit::Control
             if matches!(op, Opcode::BRA | Opcode::EXIT | Opcode::BRX | Opcode::RET | Opcode::CALL) =>
         {
-            "branch".to_string()
+            BRANCH.to_string()
         }
         Unit::Control => op.name().to_string(),
         unit => format!("{unit:?}"),
@@ -61,8 +72,12 @@ impl Rule for Distances {
     fn observe(&self, file: &File<'_>, see: &mut dyn FnMut(Place, &str)) {
         for (k, kernel) in file.kernels.iter().enumerate() {
             for (at, item) in kernel.items.iter().enumerate().take(kernel.length) {
-                let Some(inst) = item.inst().filter(|i| neighbours::protocol(i.op)) else { continue };
+                let Some(inst) = item.inst().filter(|i| counts(i.op)) else { continue };
                 for (behind, kind, cycles) in behind(&kernel.items, at, inst) {
+                    let controls = kernel.items[behind].op().is_some_and(|op| op.unit() == Unit::Control);
+                    if !(neighbours::protocol(inst.op) || controls && kind != BRANCH) {
+                        continue;
+                    }
                     for name in names(inst) {
                         see(Place::inst(k, behind), &format!("{name} to {kind} {cycles}"));
                     }
