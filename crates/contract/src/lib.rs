@@ -9,6 +9,7 @@ pub mod elf;
 mod error;
 mod file;
 pub mod mine;
+mod registers;
 pub mod rules;
 mod table;
 

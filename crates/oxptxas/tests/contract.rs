@@ -183,6 +183,62 @@ mod spoilt {
         }
     }
 
+    /// An H200 takes it for an illegal instruction.
+    #[test]
+    fn two_signs_in_front_of_a_sum() {
+        let copy = "mov.u32 %r1, s; ld.shared.u32 %r2, [%r1]; st.global.u32 [%a1], %r2;";
+        for target in ["sm_75", "sm_89", "sm_90", "sm_100", "sm_120"] {
+            let carries = if matches!(target, "sm_100" | "sm_120") { "PT, PT, " } else { "" };
+            for (op, signs) in [("IADD3", "-R2, -R3, RZ"), ("IADD3.X", "~R2, ~R3, RZ, P0, !PT")] {
+                let text = format!("{op} R2, {carries}{signs}");
+                found(&replaced(target, copy, Opcode::LDS, &text), "signs", "IADD3 d");
+            }
+        }
+    }
+
+    /// BAR reads its registers late: overwritten two instructions behind it, one made FlashAttention 3 wait for ever.
+    #[test]
+    fn numbers_of_barriers_overwritten_at_once() {
+        for target in ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"] {
+            let (target, mut bytes) = ours(
+                target,
+                "ld.global.v2.u32 {%r1, %r2}, [%a1]; bar.sync %r1, %r2; ld.global.u32 %r3, [%a1+8]; st.global.u32 [%a1], %r3;",
+            );
+            let mut number = None;
+            change(target, &mut bytes, |inst, pc| {
+                if let Some(register) = number.take() {
+                    let word = assemble(&format!("MOV R{register}, 0x1"), target, pc, Control::default());
+                    *inst = sass::decode(word.unwrap_or_else(|e| panic!("{e:?}")), target, pc).unwrap();
+                    return true;
+                }
+                if inst.op == Opcode::BAR {
+                    number = inst.operands[0].as_reg().map(|r| r.reg.index);
+                    inst.ctrl.read_sb = None;
+                }
+                inst.op == Opcode::BAR
+            });
+            found(&bytes, "overwrites", "BAR a:R is overwritten after ");
+        }
+    }
+
+    /// `tensormap.cp_fenceproxy` copies maps by exchanges.
+    #[test]
+    fn exchanges_that_nothing_counts() {
+        for target in ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"] {
+            let (target, mut bytes) = ours(
+                target,
+                "mov.u32 %r1, %tid.x; atom.global.exch.b32 %r2, [%a1], %r1;\n\
+                 L: ld.volatile.global.u32 %r3, [%a1+8]; setp.eq.u32 %p, %r3, 0;\n@%p bra L;",
+            );
+            change(target, &mut bytes, |inst, _| {
+                let here = inst.op == Opcode::ATOMG;
+                inst.ctrl.write_sb = inst.ctrl.write_sb.filter(|_| !here);
+                here
+            });
+            found(&bytes, "unused", "ATOMG");
+        }
+    }
+
     #[test]
     fn conversions_that_flush_to_64_bits() {
         for target in ["sm_75", "sm_89", "sm_90", "sm_100", "sm_120"] {

@@ -12,7 +12,10 @@ mod format;
 mod forms;
 mod layout;
 mod neighbours;
+mod overwrites;
+mod signs;
 mod tuples;
+mod unused;
 
 use crate::{Counts, Family, File, Place, Table};
 use std::collections::{HashMap, HashSet};
@@ -53,10 +56,13 @@ pub trait Judge: Send + Sync {
 /// All rules.
 pub const RULES: &[&dyn Rule] = &[
     &forms::Forms,
+    &signs::Signs,
     &tuples::Tuples,
     &bits::Bits,
     &control::ControlFields,
     &distances::Distances,
+    &overwrites::Overwrites,
+    &unused::Unused,
     &neighbours::Neighbours,
     &constants::Constants,
     &layout::Layout,

@@ -25,7 +25,7 @@ pub(super) fn protocol(op: Opcode) -> bool {
 }
 
 /// Its name with modifiers.
-fn name(inst: &Inst) -> String {
+pub(super) fn name(inst: &Inst) -> String {
     let mut out = inst.op.name().to_string();
     for m in inst.mods.iter() {
         out += ".";
