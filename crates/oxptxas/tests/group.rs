@@ -384,6 +384,73 @@ fn more_accumulators_than_registers_take_turns() {
     assert!(code[first..end].iter().filter(narrow).count() < 16);
 }
 
+/// A wait that leaves a group under way is none for its accumulator, which stays where it is whatever else needs registers; and what a loop finds under
+/// way, of the code before it or of its last round, has the same registers for A.
+#[test]
+fn what_a_wait_leaves_stays_in_its_registers() {
+    let busy: String = (0..90)
+        .map(|i| format!("xor.b32 k{i}, s{}, {};\n", i, i * 77 + 1))
+        .chain((0..90).map(|i| format!("add.u32 k{i}, k{i}, k{};\n", (i + 45) % 90)))
+        .chain((0..90).map(|i| format!("st.global.b32 [po+{}], k{i};\n", 4 * i)))
+        .collect();
+    let body = ".reg .b32 k<90>, s<112>;\n".to_string()
+        + &zero("d", 128)
+        + FENCE
+        + &statement("s", 224, "0")
+        + COMMIT
+        + &statement("d", 128, "1")
+        + COMMIT
+        + &wait(1)
+        + &busy
+        + &(90..112).map(|i| format!("st.global.b32 [po+{}], s{i};\n", 4 * i)).collect::<String>()
+        + &wait(0)
+        + "add.u64 po, po, 65536;\n"
+        + &store("d", 128);
+    let source = program(&body);
+    assert_eq!(wrong(&source), None);
+    assert_eq!(waits(&code(&source)), [1, 0]);
+
+    let rows = |a: u32| {
+        let of = |name: &str, range: std::ops::Range<u32>| -> String {
+            range.map(|i| format!("{name}{i}")).collect::<Vec<_>>().join(", ")
+        };
+        format!(
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {{{}}}, {{{}}}, db, 1, 1, 1, 0;\n",
+            of("d", 0..64),
+            of("r", 4 * a..4 * a + 4)
+        )
+    };
+    let load: String = (0..32).map(|i| format!("ld.shared.b32 r{i}, [v+{}];\n", 4 * i)).collect();
+    let all = load.clone() + FENCE + &(0..8).map(rows).collect::<String>() + COMMIT;
+    let body = ".reg .b32 r<32>, s<64>;\n".to_string()
+        + &zero("d", 128)
+        + "mov.u32 i, 0; mov.u32 v, m;\n"
+        + &all
+        + "LOOP:\n"
+        + FENCE
+        + &statement("s", 128, "0")
+        + COMMIT
+        + &wait(0)
+        + &(0..32).map(|i| format!("xor.b32 s{i}, s{i}, s{};\n", i + 32)).collect::<String>()
+        + &(0..32).map(|i| format!("st.global.b32 [po+{}], s{i};\n", 4 * i)).collect::<String>()
+        + "add.u32 v, v, 128;\n"
+        + &all
+        + "add.u32 i, i, 1; setp.lt.u32 p, i, 3; @p bra LOOP;\n"
+        + &wait(0)
+        + "add.u64 po, po, 65536;\n"
+        + &store("d", 128);
+    let source = program(&body);
+    assert_eq!(wrong(&source), None);
+    let code = code(&source);
+    assert_eq!(waits(&code), [0, 0]);
+    let names: std::collections::BTreeSet<u8> = code
+        .iter()
+        .filter(|i| i.op == Opcode::HGMMA_R)
+        .filter_map(|i| i.operands[1].as_reg().map(|r| r.reg.index))
+        .collect();
+    assert!(names.len() <= 9, "A is in {names:?}");
+}
+
 /// What the program touches too early is waited for: an accumulator that is read, written or added elsewhere before its wait, or
 /// rows of A that are overwritten.
 #[test]

@@ -19,6 +19,7 @@ use ori::{ALWAYS, Block, Inst, Macro, Name, Operand, Value, ValueData, operand};
 use ptx::{Mod as M, RegId, Stmt, VectorElem};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mod, Opcode, Reg, RegFile};
+use smallvec::SmallVec;
 
 /// Nothing is under way.
 const DONE: u8 = u8::MAX;
@@ -121,6 +122,14 @@ fn place(inst: &ptx::Inst) -> u32 {
     inst.span.start
 }
 
+/// How many groups a wait leaves, if it is for all lanes.
+fn awaited(inst: &ptx::Inst) -> Option<u64> {
+    match inst.operands.first() {
+        Some(ptx::Operand::Int(n)) if inst.guard.is_none() => Some(*n),
+        _ => None,
+    }
+}
+
 fn is_product(inst: &ptx::Inst) -> bool {
     inst.op == ptx::Op::wgmma && inst.has(M::mma_async)
 }
@@ -153,7 +162,7 @@ impl Plan {
             plan.products.insert(place(inst), Product { tuple, rows, metadata });
         }
         plan.make_variables(body, vars);
-        plan.find_waits(body, graph);
+        plan.find_waits(body, graph, vars);
         plan
     }
 
@@ -181,7 +190,7 @@ impl Plan {
     }
 
     /// Finds what may be under way at each wait and is of use behind it.
-    fn find_waits(&mut self, body: &ptx::Body, graph: &Graph) {
+    fn find_waits(&mut self, body: &ptx::Body, graph: &Graph, vars: &[ValueData]) {
         // Accumulators, then the registers of A of each product.
         let mut rows: Vec<Var> = self.products.values().flat_map(Product::sources).collect();
         rows.sort_unstable();
@@ -192,37 +201,7 @@ impl Plan {
         while let Some(b) = dirty.iter().position(|d| *d) {
             dirty[b] = false;
             let mut state = entry[b].clone();
-            for inst in insts(body, graph.ranges[b].clone()).filter(|i| i.op == ptx::Op::wgmma) {
-                if let Some(p) = self.products.get(&place(inst)) {
-                    state[p.tuple] = 0;
-                    for at in p.sources().filter_map(|v| rows.binary_search(&v).ok()) {
-                        state[self.tuples.len() + at] = 0;
-                    }
-                } else if inst.has(M::commit_group) {
-                    state.iter_mut().filter(|a| **a < MANY).for_each(|a| *a += 1);
-                } else if inst.has(M::wait_group) {
-                    let waited = self.waits.entry(place(inst)).or_default();
-                    let live = live.get(&place(inst));
-                    for (k, _) in state.iter().enumerate().filter(|(_, a)| **a != DONE) {
-                        match k.checked_sub(self.tuples.len()) {
-                            Some(r) if !waited.rows.contains(&rows[r]) => waited.rows.push(rows[r]),
-                            Some(_) => {}
-                            None => {
-                                let used = live.is_some_and(|l| l[k]);
-                                let list = if used { &mut waited.tuples } else { &mut waited.unused };
-                                if !list.contains(&k) {
-                                    list.push(k);
-                                }
-                            }
-                        }
-                    }
-                    if let Some(ptx::Operand::Int(n)) = inst.operands.first()
-                        && inst.guard.is_none()
-                    {
-                        state.iter_mut().filter(|a| u64::from(**a) > *n).for_each(|a| *a = DONE);
-                    }
-                }
-            }
+            self.follow(body, graph.ranges[b].clone(), &rows, &mut state, &mut |_, _| {});
             for &s in &graph.succs[b] {
                 let s = s as usize;
                 for (to, from) in entry[s].iter_mut().zip(&state) {
@@ -233,10 +212,113 @@ impl Plan {
                 }
             }
         }
+        let mut waits: FxHashMap<u32, Waited> = FxHashMap::default();
+        for (range, state) in graph.ranges.iter().zip(&entry) {
+            self.follow(body, range.clone(), &rows, &mut state.clone(), &mut |inst, state| {
+                if !inst.has(M::wait_group) {
+                    return;
+                }
+                let waited = waits.entry(place(inst)).or_default();
+                let live = live.get(&place(inst));
+                // What a wait for older groups leaves under way is no other value behind it.
+                let left = awaited(inst).unwrap_or(0);
+                let done = |(_, a): &(usize, &u8)| **a != DONE && u64::from(**a) > left;
+                for (k, _) in state.iter().enumerate().filter(done) {
+                    match k.checked_sub(self.tuples.len()) {
+                        Some(r) => waited.rows.push(rows[r]),
+                        None if live.is_some_and(|l| l[k]) => waited.tuples.push(k),
+                        None => waited.unused.push(k),
+                    }
+                }
+            });
+        }
+        self.waits = waits;
+        self.share(body, graph, (&rows, &entry), vars);
+    }
+
+    /// Follows what is under way through statements, accumulators first, then what products read; `seen` is told what is before each statement.
+    fn follow(
+        &self,
+        body: &ptx::Body,
+        range: std::ops::Range<usize>,
+        rows: &[Var],
+        state: &mut [u8],
+        seen: &mut impl FnMut(&ptx::Inst, &[u8]),
+    ) {
+        for inst in insts(body, range).filter(|i| i.op == ptx::Op::wgmma) {
+            seen(inst, state);
+            if let Some(p) = self.products.get(&place(inst)) {
+                state[p.tuple] = 0;
+                for at in p.sources().filter_map(|v| rows.binary_search(&v).ok()) {
+                    state[self.tuples.len() + at] = 0;
+                }
+            } else if inst.has(M::commit_group) {
+                state.iter_mut().filter(|a| **a < MANY).for_each(|a| *a += 1);
+            } else if inst.has(M::wait_group)
+                && let Some(left) = awaited(inst)
+            {
+                state.iter_mut().filter(|a| u64::from(**a) > left).for_each(|a| *a = DONE);
+            }
+        }
+    }
+
+    /// Lets products that are never under way together have one variable for what they read: what a loop finds under way is that of the round
+    /// before or that of the code before the loop, and takes the registers of one of them. `rows` are all such variables, and `entry` says what is under
+    /// way where blocks begin, accumulators first.
+    fn share(
+        &mut self,
+        body: &ptx::Body,
+        graph: &Graph,
+        (rows, entry): (&[Var], &[Vec<u8>]),
+        vars: &[ValueData],
+    ) {
+        let first = self.tuples.len();
+        let number = |v: Var| rows.binary_search(&v).ok();
+        let mut together: FxHashSet<(usize, usize)> = FxHashSet::default();
+        for (range, entry) in graph.ranges.iter().zip(entry) {
+            self.follow(body, range.clone(), rows, &mut entry.clone(), &mut |inst, state| {
+                let own: SmallVec<[usize; 2]> = self
+                    .products
+                    .get(&place(inst))
+                    .into_iter()
+                    .flat_map(Product::sources)
+                    .filter_map(number)
+                    .collect();
+                let going = || state[first..].iter().enumerate().filter(|(_, a)| **a != DONE).map(|(k, _)| k);
+                for &at in &own {
+                    let others = going().chain(own.iter().copied()).filter(|k| *k != at);
+                    together.extend(others.flat_map(|other| [(at, other), (other, at)]));
+                }
+            });
+        }
+        // In the order of the program, so that those of a group keep their places.
+        let mut places: Vec<u32> = self.products.keys().copied().collect();
+        places.sort_unstable();
+        let mut classes: Vec<Vec<usize>> = Vec::new();
+        let mut shared: FxHashMap<Var, Var> = FxHashMap::default();
+        for v in places.iter().flat_map(|p| self.products[p].sources()) {
+            let Some(at) = number(v) else { continue };
+            let fits = |class: &&mut Vec<usize>| {
+                vars[rows[class[0]].0 as usize] == vars[v.0 as usize]
+                    && !class.iter().any(|other| together.contains(&(at, *other)))
+            };
+            match classes.iter_mut().find(fits) {
+                Some(class) => {
+                    shared.insert(v, rows[class[0]]);
+                    class.push(at);
+                }
+                None => classes.push(vec![at]),
+            }
+        }
+        let of = |v: &mut Var| *v = shared.get(v).copied().unwrap_or(*v);
+        for p in self.products.values_mut() {
+            p.rows.iter_mut().for_each(of);
+            p.metadata.iter_mut().for_each(of);
+        }
         for w in self.waits.values_mut() {
-            w.tuples.sort_unstable();
-            w.unused.sort_unstable();
+            w.rows.iter_mut().for_each(of);
             w.rows.sort_unstable();
+            w.rows.dedup();
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::{BEHIND_LOOP, Walk, among, is_general};
 use crate::liveness::Ranges;
+use cranelift_entity::EntityRef;
 use ori::{Block, Name, Value};
 use smallvec::SmallVec;
 
@@ -128,7 +129,10 @@ impl Walk<'_> {
                 continue;
             }
             let candidate = (self.weighted(v, far.into()), v, lanes);
-            if far >= BEHIND_LOOP && header {
+            if self.pinned.contains(v.index()) {
+                // Before all others, wherever it comes from.
+                all.push(candidate);
+            } else if far >= BEHIND_LOOP && header {
                 through_lanes += lanes;
                 if everywhere {
                     through.push(candidate);
