@@ -53,7 +53,7 @@ const UPPER: u8 = 62;
 
 /// Those of functions that call others are below this: lanes that have left a function and go on in its caller write uniform registers,
 /// while others are still in it.
-const MIDDLE: u8 = 32;
+pub const MIDDLE: u8 = 32;
 
 /// Below which uniform register those of a function begin that is called; nothing of a kernel's.
 pub fn uniform_limit(func: &Function) -> Option<u8> {

@@ -388,7 +388,11 @@ fn allocate_prepared(
                 let terms = Terms {
                     windows: w,
                     most_failed: 0,
-                    most_used: std::array::from_fn(|f| lowest.used[f].max(w[f].into())),
+                    // As many uniform registers as there are cost nothing.
+                    most_used: std::array::from_fn(|f| match f == RegFile::UR as usize && w[f] > 0 {
+                        true => limits.uregs.into(),
+                        false => lowest.used[f].max(w[f].into()),
+                    }),
                     like: Some(lowest).filter(|_| kept),
                 };
                 let may = kept || FILES.iter().all(|f| w[*f as usize] > 0 || !full[*f as usize]);
@@ -536,7 +540,8 @@ fn windows(func: &Function, limits: &Limits, needed: [u16; 5]) -> color::Windows
     // What a descriptor is in is not written again while the product before reads it. Functions that are called have theirs from the upper end.
     let late = |d: &ori::InstData| matches!(d.op, ori::Op::Sass(op) if op.is_group_product() || op.info().holds_uniform);
     let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
-    windows[RegFile::UR as usize] = if func.callees.is_empty() && insts.any(late) { limits.uregs } else { 0 };
+    let most = if func.callees.is_empty() { limits.uregs } else { limits.uregs.min(color::MIDDLE) };
+    windows[RegFile::UR as usize] = if insts.any(late) { most } else { 0 };
     windows
 }
 
