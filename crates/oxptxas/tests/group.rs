@@ -451,6 +451,30 @@ fn what_a_wait_leaves_stays_in_its_registers() {
     assert!(names.len() <= 9, "A is in {names:?}");
 }
 
+/// Two accumulators that fill all registers, of which one register each changes places in every round: each product is waited for, as by ptxas, and it
+/// compiles.
+#[test]
+fn accumulators_that_do_not_fit_are_waited_for() {
+    for n in [128, 256] {
+        let body = zero("d", n)
+            + &zero("c", n)
+            + "mov.u32 i, 0;\nLOOP:\n"
+            + FENCE
+            + &statement("d", n, "1")
+            + &statement("c", n, "1")
+            + COMMIT
+            + &wait(0)
+            + "mov.b32 t, d3; mov.b32 d3, c3; mov.b32 c3, t;\n"
+            + "add.u32 i, i, 1; setp.lt.u32 p, i, 3; @p bra LOOP;\n"
+            + &store("d", n)
+            + "add.u64 po, po, 65536;\n"
+            + &store("c", n);
+        let limit = if n == 128 { ".reqntid 128\n.maxnreg 128\n" } else { ".reqntid 128\n" };
+        let source = program(&body).replace(".reqntid 128\n", limit);
+        assert_eq!(wrong(&source), None, "n = {n}");
+    }
+}
+
 /// What the program touches too early is waited for: an accumulator that is read, written or added elsewhere before its wait, or
 /// rows of A that are overwritten.
 #[test]

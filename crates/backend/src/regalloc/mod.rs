@@ -312,6 +312,8 @@ fn allocate_prepared(
     let groups = has_group_products(func, cfg);
     let mut lower = LOWER.iter().chain(LOWER_BESIDE_GROUPS.iter().filter(|_| groups));
     let mut negotiations = NEGOTIATIONS;
+    // Whether accumulators are placed before all else, until something that has to be in a register finds none so.
+    let mut places = groups;
     let mut allocated = loop {
         for (file, limit) in aim {
             if !high.contains(&file) && !forced.iter().any(|v| func.values[*v].file == file) {
@@ -336,6 +338,7 @@ fn allocate_prepared(
         }
         forced.clear();
         apart.grow(func.values.len());
+        apart.pieces.clone_from(&spiller.pieces);
         let Split { func: work, isolated, ranges: split_ranges, joint } =
             split.get_or_insert_with(|| Split::new(func, cfg, warp.as_ref()));
         apart.grow(work.values.len());
@@ -347,7 +350,7 @@ fn allocate_prepared(
         let called = color::uniform_limit(func);
         let mut ground = color::Ground::new(&webs, limits, called, all_pinned);
         let mut colors = Coloring::new(&ground, Order::Width, &Terms::default());
-        if colors.as_ref().is_err_and(|failed| failed.iter().any(|w| ground.is_accumulator(*w))) {
+        if places && colors.as_ref().is_err_and(|failed| failed.iter().any(|w| ground.is_accumulator(*w))) {
             drop(colors);
             ground.place_accumulators();
             colors = Coloring::new(&ground, Order::Width, &Terms::default());
@@ -410,6 +413,7 @@ fn allocate_prepared(
         let mut stuck = None;
         // Where there was no room: where the warp holds few, and elsewhere.
         let (mut confined, mut open) = (false, false);
+        let mut parted = false;
         for w in failed {
             let d = &webs.webs[w];
             if d.coalesced {
@@ -418,6 +422,7 @@ fn allocate_prepared(
                 let anywhere = d.size() < WIDE || d.members.iter().all(|(v, _)| outside(&origin(*v)));
                 let apart = if anywhere { &mut apart.anywhere } else { &mut apart.outside };
                 d.members.iter().for_each(|(v, _)| apart.insert(origin(*v).index()));
+                parted = true;
                 continue;
             }
             if d.file == RegFile::R {
@@ -432,12 +437,15 @@ fn allocate_prepared(
         }
         forced.sort_unstable();
         forced.dedup();
+        // What has no other place may have its own when others are taken apart.
+        stuck = stuck.filter(|_| !parted);
         // Tuples find no room among what is in registers: with fewer values there they do, or else they are spilled themselves.
         let general = aim.iter().find(|a| a.0 == RegFile::R).map_or(0, |a| a.1);
         let fewer = match (forced.is_empty(), stuck, &unsplit) {
             (false, _, Some(_)) if forced.iter().all(|v| func.values[*v].file == RegFile::R) => {
                 lower.next().map(|part| (1.max(all * part / u32::from(Reg::ZERO)), 1))
             }
+            (true, Some(RegFile::R), Some(_)) if std::mem::take(&mut places) => Some((0, 0)),
             (true, Some(RegFile::R), Some(_)) => Some((1.max(general / 8), 3)),
             _ => None,
         };
@@ -470,6 +478,9 @@ fn allocate_prepared(
             return Err(Error::Pressure(func.values[*v].file));
         }
         if let (true, Some(file)) = (forced.is_empty(), stuck) {
+            if file == RegFile::R && std::mem::take(&mut places) {
+                continue;
+            }
             let target = aim.iter_mut().find(|a| a.0 == file).ok_or(Error::Pressure(file))?;
             if target.1 <= 2 {
                 return Err(Error::Pressure(file));

@@ -44,6 +44,8 @@ enum Home {
 pub struct Spiller {
     /// Values that must not be spilled (again).
     pub pinned: FixedBitSet,
+    /// Parts of tuples under names of their own, to be stored and brought back together.
+    pub(super) pieces: FixedBitSet,
     /// Values in which values of other files are kept.
     homes: FixedBitSet,
     /// Bytes of local memory in slots.

@@ -298,6 +298,8 @@ pub struct Apart {
     pub anywhere: FixedBitSet,
     /// Where the copy is in no loop.
     pub outside: FixedBitSet,
+    /// But these are parts of tuples under other names, and in their registers whatever else is apart.
+    pub pieces: FixedBitSet,
 }
 
 impl Apart {
@@ -328,8 +330,9 @@ const OUTSIDE: f32 = 1.0;
 enum Why {
     /// They have to be.
     Tied,
-    /// A copy would read an accumulator of a product that goes on: all products would have to be waited for one by one.
-    UnderWay,
+    /// A copy would read an accumulator of a product that goes on, so that all products would have to be waited for one by one; or it is none, but
+    /// another name.
+    Same,
     /// A copy would go.
     Wanted,
 }
@@ -471,11 +474,12 @@ impl Webs {
         }
         wanted.sort_by(|a, b| b.0.total_cmp(&a.0));
         let under_way = UnderWay::new(func);
-        for &(_, (dst, src)) in wanted.iter().filter(|_| !under_way.is_empty()) {
+        let is_piece = |v: Value| apart.pieces.contains(v.as_u32() as usize);
+        for &(_, (dst, src)) in wanted.iter().filter(|_| !under_way.is_empty() || !apart.pieces.is_clear()) {
             if let (Some((d, i)), Some((s, j))) = (lanes.owner(dst), lanes.owner(src))
-                && under_way.moves(s, d)
+                && (under_way.moves(s, d) || is_piece(d) || is_piece(s))
             {
-                out.merge(d, i, s, j, Why::UnderWay);
+                out.merge(d, i, s, j, Why::Same);
             }
         }
         // What lanes change together is in one register as long as what it held before is needed no more.

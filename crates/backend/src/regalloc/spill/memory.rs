@@ -1,6 +1,7 @@
 //! How values go to spill slots and come back.
 
 use super::{Spiller, plain};
+use cranelift_entity::EntityRef;
 use ori::{Function, Inst, Loc, Macro, Name, Op, Operand, Value, operand};
 use sass::{AddrWidth, Mod, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
@@ -39,9 +40,11 @@ impl Spiller {
         t
     }
 
-    /// A new value of general registers that stays in them.
+    /// A new value of general registers that stays in them, a part of a wider one under another name.
     fn pin_new(&mut self, func: &mut Function, width: u8) -> Value {
         let v = func.add_value(RegFile::R, width);
+        self.pieces.grow(v.index() + 1);
+        self.pieces.insert(v.index());
         self.pin(v)
     }
 
