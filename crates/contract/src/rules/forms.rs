@@ -64,6 +64,19 @@ fn plain(op: Opcode) -> bool {
     !info.control && !info.sync && (!info.memory || PLAIN.contains(&op))
 }
 
+/// The tokens of the modifier groups of an instruction, absent values included.
+pub(super) fn groups(parts: &Parts, out: &mut String) {
+    for (bit, mods) in &parts.groups {
+        let _ = write!(out, " {bit}");
+        if mods.0.is_empty() {
+            out.push('~');
+        }
+        for m in mods.iter() {
+            let _ = write!(out, ".{}", m.name());
+        }
+    }
+}
+
 /// The tokens of an instruction, its opcode first.
 fn signature(parts: &Parts, out: &mut String) {
     let inst = &parts.inst;
@@ -80,15 +93,7 @@ fn signature(parts: &Parts, out: &mut String) {
             (_, false) => " @P",
         });
     }
-    for (bit, mods) in &parts.groups {
-        let _ = write!(out, " {bit}");
-        if mods.0.is_empty() {
-            out.push('~');
-        }
-        for m in mods.iter() {
-            let _ = write!(out, ".{}", m.name());
-        }
-    }
+    groups(parts, out);
     for (i, operand) in inst.operands.iter().enumerate() {
         let _ = write!(out, " {}{}:", if plain { "@" } else { "" }, char::from(b'a' + i as u8));
         match operand {

@@ -125,15 +125,7 @@ fn group(token: &str) -> &str {
 fn signature(parts: &Parts, out: &mut String) {
     let inst = &parts.inst;
     out.push_str(inst.op.name());
-    for (bit, mods) in &parts.groups {
-        let _ = write!(out, " {bit}");
-        if mods.0.is_empty() {
-            out.push('~');
-        }
-        for m in mods.iter() {
-            let _ = write!(out, ".{}", m.name());
-        }
-    }
+    super::forms::groups(parts, out);
     for (i, operand) in inst.operands.iter().enumerate() {
         let slot = char::from(b'a' + i as u8);
         let (kind, signs) = match operand {
