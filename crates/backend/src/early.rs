@@ -12,7 +12,7 @@ use ori::cfg::{Cfg, DomTree, PostDom};
 use ori::loops::LoopForest;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::{Effect, RegFile};
+use sass::RegFile;
 use smallvec::SmallVec;
 
 /// Functions of which more instructions times blocks would be looked at are left as they are.
@@ -240,10 +240,10 @@ impl Places {
     }
 }
 
-/// Whether an instruction computes the same wherever its operands are there, of general registers and predicates.
+/// Whether an instruction computes the same wherever its operands are there, of general registers and predicates, and whichever lanes are together.
 fn is_movable(func: &Function, d: &InstData) -> bool {
-    let pure = match d.op {
-        Op::Sass(op) => op.info().effect == Effect::Pure && !op.info().has_hidden_predicates(),
+    let alone = match d.op {
+        Op::Sass(_) => d.is_of_each_lane(),
         Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
     };
     let mut general = true;
@@ -255,7 +255,7 @@ fn is_movable(func: &Function, d: &InstData) -> bool {
         general &= matches!(n, Name::Phys(r) if r.is_zero())
             || n.value().is_some_and(|v| matches!(func.values[v].file, RegFile::R | RegFile::P));
     });
-    pure && general && d.is_pure() && d.is_unguarded() && d.kept.is_empty()
+    alone && general && d.is_pure() && d.is_unguarded() && d.kept.is_empty()
 }
 
 #[cfg(test)]
@@ -297,5 +297,32 @@ block2:
         assert!(block(0).contains("IMAD") && block(0).contains("copy 0x12345"), "{got}");
         assert!(block(1).contains("IADD3") && block(2).contains("IADD3"), "{got}");
         assert!(!block(2).contains("copy"), "{got}");
+    }
+
+    /// What all lanes of a warp compute together stays where the program has them together, though two words would end for one.
+    #[test]
+    fn what_lanes_compute_together_stays() {
+        let text = "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {
+block0:
+    v0:R = S2R SR_TID.X
+    v1:R = LDS [v0]
+    v2:R = LDS [v0+0x4]
+    v3:P = ISETP.LT.AND PT, v0, 0x9, PT, PT
+    branch v3, block1, block2
+block1:
+    STS [v0], v0
+    jump block2
+block2:
+    WARPSYNC PT, 0xffffffff
+    v5:R = MOVM.16.MT88 v1
+    v6:R = MOVM.16.MT88 v2
+    v7:R = IMAD PT, v5, v6, v5, !PT
+    STS [v0], v7
+    exit
+}
+";
+        let mut f = ori::parse::parse(text).unwrap();
+        let cfg = Cfg::new(&f);
+        assert!(!run(&mut f, &cfg), "{f}");
     }
 }

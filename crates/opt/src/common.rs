@@ -6,7 +6,7 @@ use crate::hoist_loads::space;
 use crate::vectorize::separates;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::{Lanes, RegFile};
+use sass::RegFile;
 use smallvec::SmallVec;
 
 /// The pass, for the table.
@@ -130,7 +130,7 @@ impl Arm {
             let fits = match (d.op, space(d)) {
                 (_, Some(space)) => !insts[..k].iter().any(|p| separates(&func.insts[*p], space)),
                 (Op::Macro(m), None) => m == Macro::Collect && d.is_unguarded(),
-                (Op::Sass(op), None) => d.is_unguarded() && d.is_pure() && op.info().lanes == Lanes::Own,
+                (Op::Sass(_), None) => d.is_unguarded() && d.is_pure() && d.is_of_each_lane(),
             };
             if fits {
                 may.push((i, result(d)));

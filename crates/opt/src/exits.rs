@@ -93,10 +93,10 @@ fn movable(func: &Function, b: Block) -> Vec<Inst> {
     moved
 }
 
-/// Whether an instruction gives the same wherever it stands: it computes, or loads what nobody changes while the kernel runs. Its guard, and
+/// Whether an instruction gives the same wherever it stands, and whichever lanes are left: it computes, or loads what nobody changes while the kernel runs. Its guard, and
 /// what it keeps where that is false, are among what it reads.
 fn may_go(d: &InstData) -> bool {
-    d.is_pure() || d.op == Op::Sass(Opcode::LDG) && d.mods.has(Mod::CONSTANT)
+    d.is_of_each_lane() && (d.is_pure() || d.op == Op::Sass(Opcode::LDG) && d.mods.has(Mod::CONSTANT))
 }
 
 #[cfg(test)]
@@ -143,6 +143,11 @@ block3:
         let mut g = ori::parse::parse(&stored).unwrap_or_else(|e| panic!("{e}: {stored}"));
         let _ = super::run(&mut g, &Analyses::default());
         assert!(g.to_string().find("LDG.E PT") < g.to_string().find("block1:"), "{g}");
+        // A whole warp multiplies, whichever lanes have the result in the end.
+        let product = before.replace("v7:R = IADD3 PT, PT, v3, v5, RZ, !PT, !PT", "v7:R = MOVM.16.MT88 v3");
+        let mut g = ori::parse::parse(&product).unwrap_or_else(|e| panic!("{e}: {product}"));
+        let _ = super::run(&mut g, &Analyses::default());
+        assert!(g.to_string().find("MOVM") < g.to_string().find("block1:"), "{g}");
         for gone in ["LDG.E PT", "LDG.E.CONSTANT", "SR_CTAID.X", "IADD3"] {
             assert!(place(gone) > place("block2:"), "{text}");
         }

@@ -8,7 +8,7 @@ use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Name, Op, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::memory::{MemoryEffects, MemorySpace};
-use sass::{Lanes, Mod, Opcode};
+use sass::{Mod, Opcode};
 use smallvec::SmallVec;
 
 /// Registers that loads of one block may take in the arms.
@@ -139,10 +139,7 @@ fn movable(func: &Function, meet: Block, between: &[Block], available: &impl Fn(
                     continue;
                 }
             }
-        } else if d.is_unguarded()
-            && d.may_run_needlessly()
-            && d.opcode().is_none_or(|op| op.info().lanes == Lanes::Own)
-        {
+        } else if d.is_unguarded() && d.may_run_needlessly() && d.is_of_each_lane() {
             d.for_each_def(|n| {
                 n.value().into_iter().for_each(|v| _ = makers.insert(v, i));
             });

@@ -17,7 +17,7 @@ use ori::{
     Analyses, Block, Changed, Editor, Function, Inst, InstData, Macro, Name, Op, Terminator, User, Value,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::{Lanes, RegFile, Unit};
+use sass::{RegFile, Unit};
 use std::cmp::Reverse;
 
 /// The pass, for the table.
@@ -533,7 +533,7 @@ fn cone(candidates: &[Candidate], n: usize) -> Vec<usize> {
 /// What an instruction reads, if it does the same wherever it is executed, and may leave its results in registers through a loop.
 fn movable(func: &Function, d: &InstData) -> Option<Vec<Value>> {
     let own = match d.op {
-        Op::Sass(op) => op.info().lanes == Lanes::Own,
+        Op::Sass(_) => d.is_of_each_lane(),
         Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
     };
     let mut can = own && d.may_run_needlessly();

@@ -5,7 +5,6 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, BlockCall, Function, Name, Op, Terminator, Value};
-use sass::Lanes;
 
 /// Does so with all such branches; whether there were any.
 pub fn run(func: &mut Function) -> bool {
@@ -94,7 +93,7 @@ fn join(func: &mut Function, cfg: &Cfg, between: Block, touched: &mut FixedBitSe
     let Some((cond, then)) = condition(func, between) else { return false };
     let pure = |i: &ori::Inst| {
         let d = &func.insts[*i];
-        matches!(d.op, Op::Sass(op) if op.info().lanes == Lanes::Own) && d.may_run_needlessly()
+        matches!(d.op, Op::Sass(_)) && d.is_of_each_lane() && d.may_run_needlessly()
             || func.insts[*i].copied().is_some()
             || func.insts[*i].collected().is_some()
     };

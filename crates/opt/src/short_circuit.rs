@@ -5,7 +5,7 @@ use crate::Pass;
 use ori::cfg::Cfg;
 use ori::{Analyses, Block, BlockCall, Builder, Changed, Function, Name, Operand, Terminator};
 use rustc_hash::FxHashSet;
-use sass::{Lanes, Mod, Opcode, Reg, RegFile, RegOp};
+use sass::{Mod, Opcode, Reg, RegFile, RegOp};
 
 /// The most instructions that are executed although the first condition decides.
 const MOST: u64 = 6;
@@ -98,7 +98,7 @@ fn may_go_ahead(func: &Function, b: Block) -> bool {
         && size <= MOST
         && data.insts.iter().all(|i| {
             let d = &func.insts[*i];
-            let own = d.opcode().is_none_or(|op| op.info().lanes == Lanes::Own && !op.info().uniform);
+            let own = d.is_of_each_lane() && d.opcode().is_none_or(|op| !op.info().uniform);
             d.may_run_needlessly() && d.is_unguarded() && own
         })
 }

@@ -5,7 +5,7 @@
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
-use sass::{ConstBank, Effect};
+use sass::ConstBank;
 use std::collections::BTreeMap;
 
 /// The pass, for the table.
@@ -78,11 +78,11 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 
 /// The value that an instruction makes, if it makes one of constants alone.
 fn result(d: &InstData, constant: &SecondaryMap<Value, bool>) -> Option<Value> {
-    let (load, pure) = match d.op {
-        Op::Sass(op) => (op.loads_constants(), op.info().effect == Effect::Pure),
+    let (load, alone) = match d.op {
+        Op::Sass(op) => (op.loads_constants(), d.is_of_each_lane()),
         Op::Macro(m) => (false, matches!(m, Macro::Copy | Macro::Collect)),
     };
-    if !d.is_unguarded() || !d.is_pure() || !pure {
+    if !d.is_unguarded() || !d.is_pure() || !alone {
         return None;
     }
     let mut made = None;
@@ -151,5 +151,11 @@ block4:
         // What decides stays; what the loop needs is made before it, once.
         assert!(block(0).contains("v1:R = LDC") && block(0).matches("LDC").count() == 1, "{got}");
         assert!(["v0:R = LDC", "v3:R = SHF", "v4:R = LDC"].iter().all(|x| block(1).contains(x)), "{got}");
+        // What all lanes of a warp do together stays where they are.
+        let text = text.replace("SHF.R.S32.HI RZ, 0x1f, v0", "MOVM.16.MT88 v0");
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        _ = run(&mut f, &Analyses::default());
+        let got = f.to_string();
+        assert!(got.find("MOVM") < got.find("block1:"), "{got}");
     }
 }

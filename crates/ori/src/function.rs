@@ -355,6 +355,11 @@ impl InstData {
             }
         }
     }
+    /// Whether each lane does it by itself. What looks at other lanes, of all of the warp or of those that are together, counts on them: it may not go
+    /// to where fewer of them, or others, come by.
+    pub fn is_of_each_lane(&self) -> bool {
+        self.opcode().is_none_or(|op| op.info().lanes == Lanes::Own)
+    }
     /// Whether it may also be executed where the program does not: pure, and no load from a place in a constant bank that a register
     /// names, which may lie behind the bank's end. ptxas 13.0.88 has such loads under the guard of what they belong to (docs/optimizer.md).
     pub fn may_run_needlessly(&self) -> bool {

@@ -545,3 +545,51 @@ fn metadata_of_selected_lanes() {
     let wrong: Vec<String> = all.par_iter().filter_map(|(source, target)| wrong(source, target)).collect();
     assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), all.len(), wrong[0]);
 }
+
+/// A whole warp multiplies and transposes, although a few lanes alone have anything to do with the result: it is neither made behind where the others
+/// end, nor in the branch of those that store it, whatever it is made of.
+#[test]
+fn lanes_that_end_multiply_first() {
+    let products = [
+        ("ld.global.v4.b32 {a0, a1, a2, a3}, [po]; ld.global.v2.b32 {b0, b1}, [po+16];", "mma"),
+        ("mov.u32 a0, n; mov.u32 a1, n; mov.u32 a2, 0; mov.u32 a3, n; mov.u32 b0, n; mov.u32 b1, n;", "mma"),
+        ("ld.global.u32 a0, [po];", "movmatrix"),
+        ("mov.u32 a0, n;", "movmatrix"),
+        ("mov.u32 a0, t;", "movmatrix"),
+    ];
+    let stores = [
+        "@p bra END; STORE END: ret;",
+        "@p ret; STORE ret;",
+        "@!p bra THERE; ret; THERE: STORE ret;",
+        "@p bra BEHIND; STORE BEHIND: bar.warp.sync -1; st.global.u32 [po+48], t; ret;",
+        "@p bra OTHER; STORE bra BEHIND; OTHER: st.global.u32 [po+16], t; STORE BEHIND: bar.warp.sync -1; st.global.u32 [po+48], n; ret;",
+    ];
+    let mut all = Vec::new();
+    for (fill, product) in products {
+        let statement = match product {
+            "mma" => {
+                "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}, {z, z, z, z};"
+            }
+            _ => "movmatrix.sync.aligned.m8n8.trans.b16 c0, a0;",
+        };
+        let store = if product == "mma" {
+            "st.global.v4.b32 [po+32], {c0, c1, c2, c3};"
+        } else {
+            "st.global.u32 [po+32], c0;"
+        };
+        for name in ["sm_80", "sm_90", "sm_120"] {
+            for ends in stores {
+                let source = format!(
+                    ".version 8.8\n.target {name}\n.address_size 64\n.visible .entry k(.param .u64 out, .param .u32 given)\n{{\n\
+                     .reg .b32 a<4>, b<2>, c<4>, z, n, t, u;\n.reg .b64 po;\n.reg .pred p;\nld.param.u64 po, [out];\n\
+                     ld.param.u32 n, [given];\nmov.u32 t, %tid.x;\nmad.wide.u32 po, t, 64, po;\nmov.u32 z, 0;\n{fill}\n{statement}\n\
+                     mul.lo.u32 u, t, 5;\nsetp.gt.u32 p, u, 77;\n{}\n}}\n",
+                    ends.replace("STORE", store)
+                );
+                all.push((source, name));
+            }
+        }
+    }
+    let wrong: Vec<String> = all.par_iter().filter_map(|(source, name)| wrong(source, name)).collect();
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), all.len(), wrong[0]);
+}
