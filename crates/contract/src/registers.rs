@@ -1,6 +1,6 @@
 //! Which registers an instruction reads and writes.
 
-use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Opcode, Operand, Reg, Role, SlotKind};
+use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Operand, Reg, Role, SlotKind};
 
 /// A register that is read, and where: a slot by its letter, with `d` for the descriptor of an address and `u` for its
 /// uniform part, or for the uniform register of a constant; `@` is the guard.
@@ -62,7 +62,6 @@ pub(crate) fn writes(inst: &Inst, reg: Reg) -> bool {
     let info = inst.op.info();
     let masked = info.writes_predicates && reg.file == P || info.writes_uniform_predicates && reg.file == UP;
     masked
-        || inst.op == Opcode::R2P && reg.file == P
         || inst.operands.iter().zip(inst.op.slots()).enumerate().any(|(i, (operand, slot))| match operand {
             Operand::Reg(r) if slot.role == Role::Def => {
                 r.reg.file == reg.file && span(r.reg, inst.op.width(i, &inst.mods)).any(|r| r == reg)

@@ -1,8 +1,9 @@
 //! Who makes the carries that wide sums, products and shifted sums read.
 
 use super::Rule;
+use crate::registers::writes;
 use crate::{File, Kernel, Place};
-use sass::{Inst, Mod, Opcode, Operand, Reg, RegFile, Role};
+use sass::{Mod, Opcode, Reg, RegFile, Role};
 
 pub struct Carries;
 
@@ -43,13 +44,4 @@ fn maker(kernel: &Kernel, at: usize, carry: Reg) -> Option<Opcode> {
         }
     }
     None
-}
-
-fn writes(inst: &Inst, reg: Reg) -> bool {
-    // It writes them all, by a mask.
-    if inst.op == Opcode::R2P {
-        return reg.file == RegFile::P;
-    }
-    let mut operands = inst.operands.iter().zip(inst.op.slots());
-    operands.any(|(o, slot)| slot.role != Role::Use && matches!(o, Operand::Reg(r) if r.reg == reg))
 }

@@ -54,12 +54,9 @@ fn names(inst: &Inst) -> BTreeSet<String> {
 }
 
 /// Whether control does not come to what stands behind, or not at once.
-fn ends(inst: &Inst) -> bool {
-    if inst.op.info().leaves_function() {
-        return true;
-    }
-    let leaves = matches!(inst.op, Opcode::BRA | Opcode::EXIT | Opcode::RET | Opcode::BRX | Opcode::KILL);
-    leaves && inst.guard == Guard::TRUE
+pub(super) fn ends(inst: &Inst) -> bool {
+    let goes = matches!(inst.op, Opcode::BRA | Opcode::EXIT | Opcode::BRX | Opcode::BRXU | Opcode::KILL);
+    inst.op.info().leaves_function() || goes && inst.guard == Guard::TRUE
 }
 
 impl Rule for Distances {

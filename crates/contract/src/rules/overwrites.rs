@@ -5,10 +5,11 @@
 //! unit and reads late all the same. What the reference compiler does shows which do: where one's register is overwritten, it waits,
 //! or it does not and there is a least distance.
 
+use super::distances::ends;
 use super::{Judge, Rule};
 use crate::registers::{reads, writes};
 use crate::{Counts, Family, File, Item, Place, Table};
-use sass::{Control, Guard, Inst, Opcode, Operand, Reg, RegFile, Target};
+use sass::{Control, Inst, Opcode, Operand, Reg, RegFile, Target};
 use std::collections::HashMap;
 
 pub struct Overwrites;
@@ -106,21 +107,12 @@ fn alike(family: Family) -> Family {
 /// What reads: what computes in order by its class, of others the opcode.
 fn name(inst: &Inst, target: Target) -> String {
     let info = inst.op.info();
-    let late = sass::latency::reads_late(inst.op, target) && !inst.op.info().late;
+    let late = sass::latency::reads_late(inst.op, target) && !info.late;
     if info.memory || info.control || info.sync || late {
         inst.op.name().to_string()
     } else {
         format!("class:{}", sass::latency::class(inst).name())
     }
-}
-
-/// Whether control does not come to what stands behind.
-fn ends(inst: &Inst) -> bool {
-    let leaves = matches!(
-        inst.op,
-        Opcode::BRA | Opcode::EXIT | Opcode::RET | Opcode::BRX | Opcode::BRXU | Opcode::KILL
-    );
-    inst.op.info().leaves_function() || inst.op == Opcode::CALL || leaves && inst.guard == Guard::TRUE
 }
 
 /// Where the register is overwritten that instruction `at` reads, and how: `waits` for a scoreboard of the instruction, or the cycles
