@@ -86,7 +86,7 @@ impl Order {
 }
 
 /// Wider frames are not negotiated for.
-const WIDE: usize = 16;
+const WIDEST_NEGOTIATED: usize = 16;
 
 /// Frames of so many registers are placed before all others where they find no room.
 const ACCUMULATOR: usize = 8;
@@ -411,7 +411,7 @@ impl<'a> Coloring<'a> {
             c.evictions += each * if patience.is_some() { d.lanes.len() } else { 1 };
             let limit = if patience.is_some() { f32::INFINITY } else { weight[w] };
             // Accumulators of warp groups have no place but theirs.
-            let may = c.evictions < most && (patience.is_none() || d.lanes.len() <= WIDE);
+            let may = c.evictions < most && (patience.is_none() || d.lanes.len() <= WIDEST_NEGOTIATED);
             let victims = may.then(|| c.cheapest_frame(w, limit, &weight)).flatten();
             let Some((r, victims)) = victims else {
                 failed.push(w);

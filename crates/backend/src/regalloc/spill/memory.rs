@@ -84,14 +84,7 @@ fn pieces(width: u8) -> SmallVec<[(u8, u8); 16]> {
     let mut pieces = SmallVec::new();
     let mut k = 0;
     while k < width {
-        let left = width - k;
-        let piece = if left >= 4 {
-            4
-        } else if left >= 2 {
-            2
-        } else {
-            1
-        };
+        let piece = (1 << (width - k).ilog2()).min(4);
         pieces.push((k, piece));
         k += piece;
     }
