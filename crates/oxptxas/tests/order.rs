@@ -2,7 +2,7 @@
 
 use oxptxas::{Settings, compile};
 use sass::{Mod, Opcode, Target};
-use sim::order::{self, Broken, Options, Why};
+use sim::order::{self, Broken, Family, Options, Why};
 use std::path::Path;
 
 fn cubin(source: &str, arch: &str, opt_level: u8) -> Vec<u8> {
@@ -230,7 +230,7 @@ fn copies_are_waited_for() {
     }
     assert!(exchanged(COPIES, "sm_90", Opcode::LDGSTS, Opcode::LDGDEPBAR).contains(&Why::Commit));
     let across = exchanged(BULK, "sm_90", Opcode::STS, Opcode::UBLKCP);
-    assert!(across.iter().any(|w| matches!(w, Why::MayOverlap)), "{across:?}");
+    assert!(across.contains(&Why::Asynchronous(None, Some(Family::Store))), "{across:?}");
 }
 
 /// What the checker says of each kernel of [`FENCES`] when instructions are changed.
@@ -386,5 +386,66 @@ fn acquires_are_waited_for() {
                 next.0.op
             );
         }
+    }
+}
+
+/// Bulk copies there and back with products of a warp group between, which fences and waits keep apart.
+const GROUPS: &str = include_str!("../../backend/tests/order/groups.ptx");
+/// Tensor memory: stores, copies, products, loads.
+const TENSOR: &str = include_str!("../../backend/tests/order/tensor.ptx");
+
+/// What the checker says when an instruction of one kind and the next one of another change places.
+fn moved(source: &str, arch: &str, (first, second): (&str, &str)) -> Vec<String> {
+    let module = ptx::parse(source).unwrap();
+    let lines = ptx::LineIndex::new(source);
+    let (name, mut code, functions) = order::load(&cubin(source, arch, 3)).unwrap().remove(0);
+    let target = Target::parse(arch).unwrap();
+    let text = |i: &sass::Inst| sass::print(i, target).to_string();
+    let at = |start: &str, from: usize| {
+        let is = |i: &Option<sass::Inst>| i.as_ref().is_some_and(|i| text(i).contains(start));
+        code.insts[from..].iter().position(is).unwrap_or_else(|| panic!("{arch}: no {start}")) + from
+    };
+    let i = at(first, 0);
+    let j = at(second, i + 1);
+    code.insts.swap(i, j);
+    code.lines.swap(i, j);
+    order::check_kernel(&module, &lines, &name, &code, &functions, Options::default()).findings().collect()
+}
+
+#[test]
+fn asynchronous_work_keeps_its_place() {
+    in_order(GROUPS, &["sm_90a"]);
+    in_order(TENSOR, &["sm_100a"]);
+    for pair in [
+        // The copy before the mbarrier knows of it, and the barrier before the copy.
+        ("SYNCS.ARRIVE", "UBLKCP"),
+        ("BAR.SYNC", "SYNCS.PHASECHK"),
+        // What is stored before and behind the fence, products before it and before the data is there.
+        ("STS [", "FENCE.VIEW"),
+        ("FENCE.VIEW.ASYNC.S", "HGMMA"),
+        ("SYNCS.PHASECHK", "HGMMA"),
+        ("WARPGROUP.ARRIVE", "HGMMA"),
+        // Products, the end of their group, the wait, and what overwrites what they read.
+        ("HGMMA", "gsb0"),
+        ("gsb0", "WARPGROUP.DEPBAR"),
+        ("WARPGROUP.DEPBAR", "STS.128"),
+        // The copy back.
+        ("STS.128", "MEMBAR"),
+        ("STS.128", "BAR.SYNC"),
+        ("BAR.SYNC", "UBLKCP.G"),
+        ("UBLKCP.G", "UTMACMDFLUSH"),
+        ("UTMACMDFLUSH", "DEPBAR.LE SB0"),
+    ] {
+        assert!(!moved(GROUPS, "sm_90a", pair).is_empty(), "{pair:?}");
+    }
+    for pair in [
+        ("STTM", "FENCE.VIEW.ASYNC.T"),
+        ("FENCE.VIEW.ASYNC.T", "BAR.SYNC"),
+        ("UTCCP", "UTCHMMA"),
+        ("UTCHMMA", "UTCBAR"),
+        ("SYNCS.PHASECHK", "LDTM"),
+        ("LDTM", "STG"),
+    ] {
+        assert!(!moved(TENSOR, "sm_100a", pair).is_empty(), "{pair:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The order checker on folders of PTX: our code or the reference compiler's, as it is and with accesses exchanged.
 
 mod fences;
+mod tasks;
 
 use crate::code::{How, Source, jobs};
 use rayon::prelude::*;
@@ -25,6 +26,9 @@ pub struct Options {
     /// Sabotaged copies per kernel.
     #[arg(long, default_value_t = 16)]
     copies: usize,
+    /// Count instead which statements are in the order of the PTX.
+    #[arg(long)]
+    pairs: bool,
 }
 
 /// CUDA files under a path.
@@ -95,8 +99,46 @@ fn trust(options: &Options) -> Trust {
     Trust { foreign: options.source.ptxas, ..Trust::default() }
 }
 
+/// Prints for each two families how often the code has them in the order of the PTX, and how often not.
+fn pairs(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let jobs = work(root, bin, options)?;
+    let count = |(ptx, sm): &(PathBuf, String)| -> Result<order::Pairs, String> {
+        let (split, bytes) = cubin(root, bin, ptx, sm, options)?;
+        let module = ptx::parse(&split.source).map_err(|_| "not parsed".to_string())?;
+        let index = ptx::LineIndex::new(&split.source);
+        let mut pairs = order::Pairs::new();
+        for (name, code, functions) in order::load(&bytes)? {
+            order::Checker::new(&module, &index, &name).count(&code, &functions, trust(options), &mut pairs);
+        }
+        for p in pairs.values_mut() {
+            if let Some((lines, _)) = &mut p.2 {
+                *lines = (split.original(lines.0), split.original(lines.1));
+            }
+        }
+        Ok(pairs)
+    };
+    let all: Vec<_> = jobs.par_iter().map(count).collect();
+    let mut total: std::collections::BTreeMap<_, (u64, u64, Option<String>)> = Default::default();
+    for ((path, sm), pairs) in jobs.iter().zip(all) {
+        for (sides, (kept, exchanged, example)) in pairs.unwrap_or_default() {
+            let t = total.entry(sides).or_default();
+            (t.0, t.1) = (t.0 + kept, t.1 + exchanged);
+            if let Some(((a, b), (x, y))) = example.filter(|_| t.2.is_none()) {
+                t.2 = Some(format!("{} sm_{sm} lines {a} {b} at {x:#x} {y:#x}", path.display()));
+            }
+        }
+    }
+    for ((a, b), (kept, exchanged, example)) in total {
+        println!("{a:?}\t{b:?}\t{kept}\t{exchanged}\t{}", example.unwrap_or_default());
+    }
+    Ok(())
+}
+
 /// Checks every kernel.
 pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    if options.pairs {
+        return pairs(root, bin, options);
+    }
     let trust = trust(options);
     let jobs = work(root, bin, options)?;
     let found: Vec<Result<Vec<order::Kernel>, String>> = jobs
@@ -121,10 +163,11 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
             k.findings().take(5).for_each(|v| println!("{} sm_{sm} {}: {v}", path.display(), k.name));
         }
     }
-    let Stats { instructions, accesses, matched, unchecked } = total;
+    let Stats { instructions, accesses, matched, asynchronous, unchecked } = total;
     println!(
         "{} compilations, {refused} more refused; {instructions} instructions, {accesses} accesses of memory, \
-         {matched} matched with the PTX, {unchecked} of them not checked (too many pairs); {wrong} out of order",
+         {matched} matched with the PTX, {asynchronous} others that have to do with asynchronous work, {unchecked} not checked (too many pairs); \
+         {wrong} out of order",
         jobs.len() - refused
     );
     if wrong == 0 { Ok(()) } else { Err(format!("{wrong} accesses out of order")) }
@@ -266,18 +309,24 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
                         }
                     }
                     let sm = sass::Target::parse(&format!("sm_{sm}")).map_or(0, |t| t.sm);
-                    let plan = fences::plan(&code, &functions, sm, &text);
-                    for kind in fences::KINDS {
+                    let mut plan = fences::plan(&code, &functions, sm, &text);
+                    plan.extend(tasks::plan(&code, &functions));
+                    for kind in fences::KINDS.into_iter().chain(tasks::KINDS) {
                         let changes: Vec<_> = plan.iter().filter(|p| p.0 == kind).map(|p| &p.1).collect();
                         let step = changes.len().div_ceil(options.copies.max(1)).max(1);
                         for change in changes.into_iter().step_by(step) {
-                            let line = code.lines[change.at()] as usize;
-                            let place = format!(
-                                "{} sm_{sm} {name} {:#x}: {}",
-                                ptx.display(),
-                                16 * change.at(),
-                                text.get(line.wrapping_sub(1)).map_or("", |l| l.trim())
-                            );
+                            let said = |at: usize| {
+                                let line = code.lines[at] as usize;
+                                let statement = text.get(line.wrapping_sub(1)).map_or("", |l| l.trim());
+                                let statement: String = statement.chars().take(60).collect();
+                                let op = code.insts[at].as_ref().map_or("", |i| i.op.name());
+                                format!("{:#x} {op} ({statement})", 16 * at)
+                            };
+                            let mut place =
+                                format!("{} sm_{sm} {name:.20} {}", ptx.display(), said(change.at()));
+                            if let fences::Change::Exchange(_, j) = change {
+                                place += &format!(", {}", said(*j));
+                            }
                             out.push((kind, !good(&change.apply(&code)), place));
                         }
                     }
@@ -287,7 +336,7 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
             all().unwrap_or_default()
         })
         .collect();
-    for kind in KINDS.into_iter().chain(fences::KINDS) {
+    for kind in KINDS.into_iter().chain(fences::KINDS).chain(tasks::KINDS) {
         let of: Vec<_> = tried.iter().filter(|t| t.0 == kind).collect();
         println!("{kind}: {} of {} found", of.iter().filter(|t| t.1).count(), of.len());
         of.iter().filter(|t| !t.1).take(8).for_each(|t| println!("  missed: {}", t.2));

@@ -5,6 +5,7 @@
 //! Where an access stands before a fence on every way to it, and another behind it on every way from the start, each way
 //! from the first to the second leads over the fence. So it must in the code, whatever has been unrolled or copied.
 
+use super::families::Family;
 use super::ptx::{Access, Place, Program};
 use super::{Code, Done, flow};
 use ::ptx::ast::{Inst as Statement, Operand as Source};
@@ -89,6 +90,14 @@ pub enum Need {
     Barrier,
     /// DEPBAR: no more groups of copies than this are under way.
     Groups(u64),
+    /// WARPGROUP.DEPBAR: no more groups of products than this are under way.
+    Products(u64),
+    /// A product that ends a group: `gsb0`.
+    GroupEnd,
+    /// A wait for the scoreboard of a load from tensor memory.
+    Loaded,
+    /// FENCE.VIEW.ASYNC.T: what was stored to tensor memory is there.
+    Stored,
 }
 
 impl Need {
@@ -96,7 +105,7 @@ impl Need {
     fn includes(self, other: Need) -> bool {
         match (self, other) {
             (Need::Fence { sc: a, scope: m }, Need::Fence { sc: b, scope: n }) => b >= a && n >= m,
-            (Need::Groups(a), Need::Groups(b)) => b <= a,
+            (Need::Groups(a), Need::Groups(b)) | (Need::Products(a), Need::Products(b)) => b <= a,
             (a, b) => a == b,
         }
     }
@@ -111,7 +120,15 @@ impl Need {
                     && Scope::of_code(inst).is_some_and(|s| s >= scope)
             }
             Need::Invalidation => inst.op == Opcode::CCTL && inst.mods.has(Mod::IVALL),
-            Need::View => inst.op == Opcode::FENCE && inst.mods.has(Mod::VIEW),
+            Need::View => inst.op == Opcode::FENCE && inst.mods.has(Mod::VIEW) && !inst.mods.has(Mod::T),
+            Need::Stored => inst.op == Opcode::FENCE && inst.mods.has(Mod::VIEW) && inst.mods.has(Mod::T),
+            Need::Products(most) => {
+                let few = |o: &Operand| matches!(o, Operand::Imm(n) if u64::from(*n) <= most);
+                inst.op == Opcode::WARPGROUP_DEPBAR && inst.operands.last().is_some_and(few)
+            }
+            Need::GroupEnd => inst.op.is_group_product() && inst.operands.last() == Some(&Operand::Imm(0)),
+            // Which one, the load says.
+            Need::Loaded => false,
             Need::Barrier => inst.op == Opcode::BAR && !inst.mods.has(Mod::ARV),
             Need::Groups(most) => {
                 let few = |o: &Operand| matches!(o, Operand::Imm(n) if u64::from(*n) <= most);
@@ -132,6 +149,10 @@ impl std::fmt::Display for Need {
             Need::View => f.write_str("FENCE.VIEW.ASYNC"),
             Need::Barrier => f.write_str("BAR"),
             Need::Groups(most) => write!(f, "DEPBAR of {most}"),
+            Need::Products(most) => write!(f, "WARPGROUP.DEPBAR of {most}"),
+            Need::GroupEnd => f.write_str("product with gsb0"),
+            Need::Loaded => f.write_str("wait for its scoreboard"),
+            Need::Stored => f.write_str("FENCE.VIEW.ASYNC.T"),
         }
     }
 }
@@ -147,6 +168,57 @@ pub enum Count {
     Register,
 }
 
+/// What a statement keeps apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keeps {
+    /// Accesses from accesses.
+    Accesses,
+    /// Copies from shared memory.
+    Copies,
+    /// Asynchronous work of families from that of others.
+    Work(&'static [Family], &'static [Family]),
+    /// Work of families from all that is behind.
+    FromAll(&'static [Family]),
+}
+
+/// What tells other threads that something is done.
+const TELLS_THREADS: &[Family] =
+    &[Family::Arrive, Family::Expect, Family::Block, Family::BlockArrive, Family::ClusterArrive];
+/// The same, and what the tensor core does next with tensor memory.
+const TELLS: &[Family] = &[
+    Family::Arrive,
+    Family::Expect,
+    Family::Block,
+    Family::BlockArrive,
+    Family::ClusterArrive,
+    Family::TensorProduct,
+    Family::TensorCopy,
+    Family::TensorShift,
+    Family::TensorEnd,
+    Family::TensorGive,
+];
+
+impl Keeps {
+    fn before(self, a: &Access) -> bool {
+        match self {
+            // What nobody else sees is not kept in order, nor are copies that go on behind the thread's back.
+            Keeps::Accesses => a.space != MemorySpace::Local && !a.bare && !a.copies && !a.commits,
+            Keeps::Copies => a.copies,
+            Keeps::Work(of, _) | Keeps::FromAll(of) => a.family.is_some_and(|f| of.contains(&f)),
+        }
+    }
+
+    fn behind(self, a: &Access) -> bool {
+        let seen = a.space != MemorySpace::Local;
+        match self {
+            Keeps::Accesses => seen && !a.bare && !a.commits,
+            Keeps::Copies => a.space == MemorySpace::Shared && !a.copies,
+            Keeps::Work(_, from) => a.family.is_some_and(|f| from.contains(&f)),
+            Keeps::FromAll(_) => seen,
+        }
+    }
+}
+
 /// A statement that keeps what is before it from what is behind it.
 #[derive(Clone, Debug)]
 pub struct Sync {
@@ -158,8 +230,8 @@ pub struct Sync {
     pub needs: SmallVec<[Need; 2]>,
     /// Whether every access before it is kept from every access behind it.
     pub splits: bool,
-    /// It waits for copies: only these are kept from what is behind it, and only shared memory.
-    pub waits: bool,
+    /// What is kept from what.
+    pub keeps: Keeps,
     /// Number and threads of a barrier.
     pub barrier: Option<[Count; 2]>,
     /// Whether only such statements on the line have to do with memory.
@@ -182,7 +254,7 @@ pub(super) fn sync(inst: &Statement, line: u32, at: Place) -> Option<Sync> {
         at,
         needs: SmallVec::from_slice(needs),
         splits: splits && inst.guard.is_none(),
-        waits: false,
+        keeps: Keeps::Accesses,
         barrier: None,
         alone: false,
     };
@@ -193,6 +265,30 @@ pub(super) fn sync(inst: &Statement, line: u32, at: Place) -> Option<Sync> {
         let all = [fence(sc, scope), Need::Invalidation];
         own(if scope == Scope::Cta { &all[..1] } else { &all }, true)
     };
+    let kept = |need: Need, keeps: Keeps| Sync { keeps, ..own(&[need], true) };
+    if let Some(family) = Family::of(inst) {
+        let found = match family {
+            Family::ProductWait => {
+                let most = match inst.operands.first() {
+                    Some(Source::Int(n)) => *n,
+                    _ => 0,
+                };
+                Some(kept(Need::Products(most), Keeps::FromAll(&[Family::Product])))
+            }
+            Family::ProductEnd => {
+                let from = &[Family::Product, Family::ProductWait];
+                Some(kept(Need::GroupEnd, Keeps::Work(&[Family::Product], from)))
+            }
+            Family::TensorLoadWait => {
+                Some(kept(Need::Loaded, Keeps::Work(&[Family::TensorLoad], TELLS_THREADS)))
+            }
+            Family::TensorStoreWait => Some(kept(Need::Stored, Keeps::Work(&[Family::TensorStore], TELLS))),
+            _ => None,
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
     match inst.op {
         Op::membar | Op::fence if proxy => {
             let cta = inst.has(Word::shared_cta);
@@ -217,7 +313,7 @@ pub(super) fn sync(inst: &Statement, line: u32, at: Place) -> Option<Sync> {
             // What bulk copies write is not looked for in the L1 cache.
             let written = inst.has(Word::bulk) && !inst.has(Word::read);
             let mut s = own(if written { &all } else { &all[..1] }, true);
-            s.waits = true;
+            s.keeps = Keeps::Copies;
             Some(s)
         }
         Op::fence if restricted || inst.has(Word::mbarrier_init) => None,
@@ -264,6 +360,8 @@ pub(super) fn sync(inst: &Statement, line: u32, at: Place) -> Option<Sync> {
 pub enum Broken {
     /// A statement without its instruction: its line.
     Missing(u32, Need),
+    /// A statement without its instruction: its line.
+    Gone(u32, Family),
     /// A way from one instruction to another without what has to be between them: byte offsets, and the line of the statement.
     Passed {
         /// Where the way begins.
@@ -285,6 +383,7 @@ impl std::fmt::Display for Broken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Broken::Missing(line, need) => write!(f, "line {line} of the PTX has no {need}"),
+            Broken::Gone(line, family) => write!(f, "line {line} of the PTX ({family}) has no instruction"),
             Broken::Passed { from, to, line, need } => {
                 write!(f, "a way from /*{from:04x}*/ to /*{to:04x}*/ has no {need} (line {line} of the PTX)")
             }
@@ -362,20 +461,47 @@ impl Checker<'_, '_> {
                         }
                     }
                 };
+            // A product may end its group itself.
+            if needs[0] == Need::GroupEnd && self.meets(start, needs[0]) {
+                continue;
+            }
+            // Each load has a scoreboard of its own.
+            let board = (needs[0] == Need::Loaded).then(|| self.board(start)).flatten();
+            if needs[0] == Need::Loaded {
+                seen.fill(0);
+            }
             push(&mut open, start, 0, &mut seen);
             while let Some((at, stage)) = open.pop() {
-                if to.contains(&at) {
+                let loaded = board.is_some_and(|b| self.waits_for(at, b));
+                if to.contains(&at) && !loaded {
                     let (from, to) = (16 * start as u64, 16 * at as u64);
                     self.found.insert(Broken::Passed { from, to, line, need: needs[stage] });
                     return;
                 }
-                let met = self.meets(at, needs[stage]);
+                let met = loaded || self.meets(at, needs[stage]);
                 let stage = stage + usize::from(met);
                 if stage < needs.len() {
                     push(&mut open, at, stage, &mut seen);
                 }
             }
         }
+    }
+
+    /// The scoreboard that says that a load from tensor memory is done. They end in order: one without a scoreboard is done when the
+    /// next one is.
+    fn board(&self, load: usize) -> Option<u8> {
+        let loads = self.code.insts[load..].iter().map_while(|i| i.as_ref().filter(|i| !i.op.info().control));
+        loads.filter(|i| i.op.name().starts_with("LDTM")).find_map(|i| i.ctrl.write_sb)
+    }
+
+    /// Whether the instruction waits for a scoreboard.
+    fn waits_for(&self, at: usize, board: u8) -> bool {
+        let Some(inst) = &self.code.insts[at] else { return false };
+        let all = match inst.operands[..] {
+            [_, Operand::Imm(0), Operand::ScoreboardSet(boards), ..] if inst.op == Opcode::DEPBAR => boards,
+            _ => 0,
+        };
+        (u32::from(inst.ctrl.wait) | u32::from(all)) >> board & 1 == 1
     }
 
     /// Whether the instruction is what is needed, or calls a piece of code that has it (ours waits at barriers in such, for
@@ -417,26 +543,38 @@ impl Checker<'_, '_> {
         }
     }
 
+    /// Statements of families without an instruction, in blocks of which the code has others.
+    fn gone(&mut self) {
+        let program = self.program;
+        let there: BTreeSet<usize> = self.done.iter().map(|d| d.access).collect();
+        let lives: BTreeSet<u32> = there.iter().map(|a| program.accesses[*a].at.0).collect();
+        for (k, a) in program.accesses.iter().enumerate() {
+            let Some(family) = a.family.filter(|f| !f.may_be_gone()) else { continue };
+            let known = a.alone && !a.is_guarded() && program.by_line.get(&a.line) == Some(&k);
+            if known && !there.contains(&k) && lives.contains(&a.at.0) {
+                self.found.insert(Broken::Gone(a.line, family));
+            }
+        }
+    }
+
     fn sync(&mut self, s: &Sync) {
         let program = self.program;
         let done = self.done;
-        // What nobody else sees is not kept in order, nor are copies that go on behind the thread's back.
         let before = |d: &&Done| {
             let a = &program.accesses[d.access];
-            let kept = if s.waits { a.copies } else { !a.copies && !a.commits };
-            a.space != MemorySpace::Local && kept && program.dominates(a.at, s.at)
+            s.keeps.before(a) && program.dominates(a.at, s.at)
         };
         let behind = |d: &&Done| {
             let a = &program.accesses[d.access];
-            let kept = if s.waits { a.space == MemorySpace::Shared && !a.copies } else { !a.commits };
-            a.space != MemorySpace::Local && kept && program.dominates(s.at, a.at)
+            s.keeps.behind(a) && program.dominates(s.at, a.at) && a.at != s.at
         };
         if s.splits {
             let from: Vec<usize> = done.iter().filter(before).map(|d| d.at).collect();
             let to: BTreeSet<usize> = done.iter().filter(behind).map(|d| d.at).collect();
             self.follow(&from, &to, &s.needs, s.line);
         }
-        if s.alone {
+        // What ends a group, and what waits for a scoreboard or for one product, is on other lines.
+        if s.alone && !matches!(s.needs[..], [Need::GroupEnd | Need::Loaded | Need::Products(_)]) {
             self.missing(s);
         }
         let Some(barrier) = s.barrier.filter(|_| s.alone) else { return };
@@ -492,7 +630,8 @@ impl Checker<'_, '_> {
         if a.acquires && scope > Scope::Cta && !shared {
             let behind = self.done.iter().filter(|o| {
                 let b = &program.accesses[o.access];
-                b.space != MemorySpace::Local && !b.commits && program.dominates(a.at, b.at) && b.at != a.at
+                let kept = b.space != MemorySpace::Local && !b.commits && !b.bare;
+                kept && program.dominates(a.at, b.at) && b.at != a.at
             });
             let to = behind.map(|d| d.at).collect();
             self.follow(&[d.at], &to, &[Need::Invalidation], line);
@@ -505,7 +644,7 @@ impl Checker<'_, '_> {
             let need = Need::Fence { sc: false, scope };
             let before = self.done.iter().filter(|o| {
                 let b = &program.accesses[o.access];
-                let kept = b.space != MemorySpace::Local && !b.copies && !b.commits;
+                let kept = b.space != MemorySpace::Local && !b.copies && !b.commits && !b.bare;
                 kept && program.dominates(b.at, a.at) && b.at != a.at
             });
             let from: Vec<usize> = before.map(|d| d.at).collect();
@@ -519,7 +658,7 @@ impl Checker<'_, '_> {
 
 /// Looks for what is missing, passed by, or weaker than the PTX asks.
 pub(super) fn check(program: &Program, code: &Code, done: &[Done], foreign: bool) -> Vec<Broken> {
-    let asks = |a: &Access| a.scope.is_some() || a.synchronizes;
+    let asks = |a: &Access| a.scope.is_some() || a.synchronizes || a.family.is_some();
     if program.syncs.is_empty() && !program.accesses.iter().any(asks) {
         return Vec::new();
     }
@@ -527,6 +666,9 @@ pub(super) fn check(program: &Program, code: &Code, done: &[Done], foreign: bool
     let next = (0..).zip(&code.insts).map(|(at, i)| flow::next(i.as_ref(), at, count)).collect();
     let mut checker = Checker { program, code, next, done, foreign, found: BTreeSet::new() };
     program.syncs.iter().for_each(|s| checker.sync(s));
-    done.iter().for_each(|d| checker.access_alone(d));
+    done.iter().filter(|d| !program.accesses[d.access].bare).for_each(|d| checker.access_alone(d));
+    if !foreign {
+        checker.gone();
+    }
     checker.found.into_iter().collect()
 }

@@ -5,12 +5,16 @@
 //! the PTX alone ([`ptx`]). The order is wrong where the later access stands before the earlier one on every way to
 //! that: before it in its block, or in a block that dominates it.
 
+mod families;
 mod fences;
 mod linear;
+mod mined;
 mod ptx;
 mod split;
 
+pub use families::{Deed, Family, Side, Space};
 pub use fences::{Broken, Need, Scope};
+pub use mined::Pairs;
 pub use ptx::Why;
 pub use split::{Split, one_per_line};
 
@@ -70,7 +74,9 @@ pub struct Stats {
     pub accesses: usize,
     /// Instructions whose access of PTX is known.
     pub matched: usize,
-    /// Those among them that were not held against all others, as there were too many.
+    /// Instructions of statements that begin, end, wait for or order asynchronous work and access nothing themselves.
+    pub asynchronous: usize,
+    /// Those among both that were not held against all others, as there were too many.
     pub unchecked: usize,
 }
 
@@ -79,6 +85,7 @@ impl std::ops::AddAssign for Stats {
         self.instructions += other.instructions;
         self.accesses += other.accesses;
         self.matched += other.matched;
+        self.asynchronous += other.asynchronous;
         self.unchecked += other.unchecked;
     }
 }
@@ -116,8 +123,15 @@ struct Done {
     access: usize,
 }
 
+fn is_never(inst: &Inst) -> bool {
+    inst.guard == (Guard { not: true, ..Guard::TRUE })
+}
+
 /// Whether the instruction can be what does the access.
 fn does(inst: &Inst, access: &Access) -> bool {
+    if let Some(family) = access.family {
+        return family.is_done_by(inst) && (access.bare || !is_never(inst) && !is_local(inst));
+    }
     let accesses = match inst.op.info().accesses {
         MemoryEffects::None | MemoryEffects::ReadOnly => return false,
         // Fences of their own come with other statements, too.
@@ -131,7 +145,7 @@ fn does(inst: &Inst, access: &Access) -> bool {
         MemoryEffects::Accesses(a) => a,
     };
     // An instruction that never runs is there for its scoreboard.
-    if inst.guard == (Guard { not: true, ..Guard::TRUE }) {
+    if is_never(inst) {
         return false;
     }
     accesses.iter().any(|a| {
@@ -154,7 +168,7 @@ fn has_effect(inst: &Inst, is: impl Fn(MemoryEffect) -> bool) -> bool {
 
 fn is_local(inst: &Inst) -> bool {
     match inst.op.info().accesses {
-        MemoryEffects::Accesses(of) => of.iter().all(|a| a.space == MemorySpace::Local),
+        MemoryEffects::Accesses(of) => !of.is_empty() && of.iter().all(|a| a.space == MemorySpace::Local),
         _ => false,
     }
 }
@@ -284,11 +298,12 @@ fn check_program(
     code: &Code,
     functions: &[usize],
     options: Options,
+    pairs: Option<&mut Pairs>,
 ) -> (Vec<Violation>, Vec<Broken>, Stats) {
     let mut stats = Stats { instructions: code.insts.len(), ..Stats::default() };
     let blocks = Blocks::new(code, functions);
     let mut done: Vec<Done> = Vec::new();
-    let mut copies: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut copies: BTreeMap<(usize, Opcode), usize> = BTreeMap::new();
     let swapped: BTreeSet<usize> = code
         .insts
         .iter()
@@ -302,18 +317,29 @@ fn check_program(
         a.reads && a.writes && swapped.contains(&access) && !has_effect(inst, |e| e != MemoryEffect::Read)
     };
     for (at, (inst, line)) in code.insts.iter().zip(&code.lines).enumerate() {
-        let Some(inst) = inst.as_ref().filter(|i| i.op.info().memory) else { continue };
-        if inst.op.info().accesses != MemoryEffects::Fence {
+        let Some(inst) = inst else { continue };
+        let here = program.by_line.get(line).copied();
+        let bare = here.is_some_and(|access| program.accesses[access].bare);
+        if !inst.op.info().memory && !bare {
+            continue;
+        }
+        if !matches!(inst.op.info().accesses, MemoryEffects::Fence | MemoryEffects::None) {
             stats.accesses += 1;
         }
-        let Some(&access) = program.by_line.get(line) else { continue };
+        let Some(access) = here else { continue };
         // Local memory holds a register there that is brought back for it.
         if program.accesses[access].copies && is_local(inst) {
             continue;
         }
-        if blocks.of[at] != u32::MAX && does(inst, &program.accesses[access]) && !is_guess(inst, access) {
-            stats.matched += 1;
-            *copies.entry(access).or_default() += 1;
+        // The reference compiler gives products the line of what stands before them.
+        let astray = options.foreign && program.accesses[access].family == Some(Family::Product);
+        if blocks.of[at] != u32::MAX
+            && !astray
+            && does(inst, &program.accesses[access])
+            && !is_guess(inst, access)
+        {
+            *(if bare { &mut stats.asynchronous } else { &mut stats.matched }) += 1;
+            *copies.entry((access, inst.op)).or_default() += 1;
             done.push(Done { at, block: blocks.of[at], access });
         }
     }
@@ -326,11 +352,15 @@ fn check_program(
         options.foreign,
     );
     // Spills look like accesses of local memory.
-    let single = |d: &Done| copies[&d.access] == 1;
+    let op = |d: &Done| code.insts[d.at].as_ref().map(|i| (d.access, i.op));
+    let single = |d: &Done| op(d).is_some_and(|one| copies[&one] == 1);
     done.retain(|d| {
         let local = program.accesses[d.access].space == MemorySpace::Local;
         single(d) || !options.foreign && !local
     });
+    if let Some(pairs) = pairs {
+        mined::count(program, &done, pairs);
+    }
     let (violations, unchecked) = search(program, code, &blocks, &done, options);
     stats.unchecked = unchecked;
     (violations, broken, stats)
@@ -338,9 +368,11 @@ fn check_program(
 
 /// Whether, of a loop's body that the code has several times, the access `second` has an instruction of the access that should
 /// come before it for each of its own up to there: then `first`, which stands behind it, is one of a later round. Plain reads may
-/// have been left out where a round knows what it would read; of them one must be there.
+/// have been left out where a round knows what it would read; of them one must be there. Instructions of other opcodes do other
+/// parts of a statement.
 fn is_of_a_later_round(
     program: &Program,
+    code: &Code,
     blocks: &Blocks,
     done: &[Done],
     first: &Done,
@@ -350,9 +382,13 @@ fn is_of_a_later_round(
         true => d.at <= second.at,
         false => blocks.dominates(d.block, second.block),
     };
-    let count = |access: usize| done.iter().filter(|d| d.access == access).filter(above).count();
-    let needed = if program.accesses[first.access].is_plain_read() { 1 } else { count(second.access) };
-    count(first.access) >= needed
+    let op = |d: &Done| code.insts[d.at].as_ref().map(|i| i.op);
+    let count = |of: &Done| {
+        let same = |d: &&Done| d.access == of.access && op(d) == op(of);
+        done.iter().filter(same).filter(above).count()
+    };
+    let needed = if program.accesses[first.access].is_plain_read() { 1 } else { count(second) };
+    count(first) >= needed
 }
 
 /// Looks for pairs in the wrong order: of each access and those before it, in its block and in those that dominate it, that
@@ -402,7 +438,7 @@ fn search(
                     };
                     if let Some(why) = program.ordered(x, y, options.foreign).or_else(words)
                         && !(program.share_loop(x, y)
-                            && is_of_a_later_round(program, blocks, done, first, second))
+                            && is_of_a_later_round(program, code, blocks, done, first, second))
                     {
                         found.insert(Violation {
                             at: (16 * first.at as u64, 16 * second.at as u64),
@@ -518,6 +554,13 @@ impl<'m> Checker<'m> {
         Checker { name: name.into(), programs: programs.collect() }
     }
 
+    /// Counts which statements the code has in the order of the PTX, and which in another.
+    pub fn count(&self, code: &Code, functions: &[usize], options: Options, pairs: &mut Pairs) {
+        for program in &self.programs {
+            check_program(program, code, functions, options, Some(pairs));
+        }
+    }
+
     /// Checks its code.
     pub fn check(&self, code: &Code, functions: &[usize], options: Options) -> Kernel {
         let mut kernel = Kernel {
@@ -527,12 +570,13 @@ impl<'m> Checker<'m> {
             stats: Stats::default(),
         };
         for program in &self.programs {
-            let (violations, broken, stats) = check_program(program, code, functions, options);
+            let (violations, broken, stats) = check_program(program, code, functions, options, None);
             kernel.violations.extend(violations);
             kernel.broken.extend(broken);
-            let Stats { matched, unchecked, .. } = kernel.stats;
+            let Stats { matched, asynchronous, unchecked, .. } = kernel.stats;
             kernel.stats = stats;
             kernel.stats.matched += matched;
+            kernel.stats.asynchronous += asynchronous;
             kernel.stats.unchecked += unchecked;
         }
         kernel
@@ -587,8 +631,10 @@ mod tests {
     #[test]
     fn barriers_do_not_order_local_memory() {
         let global = exchanged("ld.global.u32 %r2, [%d1]", "LDG.E R3, desc[UR4][R6.64]");
-        assert_eq!(global, [Why::Fence(9)]);
-        assert_eq!(exchanged("ld.local.u32 %r2, [l]", "LDL R3, [R1]"), []);
+        assert!(global.contains(&Why::Fence(9)), "{global:?}");
+        // The load of shared memory stands behind the barrier, whatever is in front.
+        let local = exchanged("ld.local.u32 %r2, [l]", "LDL R3, [R1]");
+        assert_eq!(local, [Why::Asynchronous(None, Some(Family::Block))]);
     }
 
     /// What is said where the store behind a loop, at `behind`, comes before that of the loop, whose address goes on by `step`.

@@ -1,6 +1,7 @@
 //! Which accesses PTX keeps in order: those of one thread whose bytes may overlap unless both read, and those that
 //! volatile, acquiring and releasing accesses, fences and barriers order.
 
+use super::families::{self, Family};
 use super::fences::{Scope, Sync, sync};
 use super::linear::{Left, Linear, Values};
 use ::ptx::ast::{Addr, AddrBase, Func, Inst, LabelId, Operand, RegId, Space, Stmt};
@@ -49,13 +50,22 @@ pub struct Access {
     guard: Option<(Linear, bool)>,
     /// Done by instructions that the table calls fences (mbarriers).
     pub synchronizes: bool,
+    /// What it has to do with asynchronous work.
+    pub family: Option<Family>,
+    /// Whether that is all that it is.
+    pub bare: bool,
 }
 
 impl Access {
+    /// Whether it has a guard.
+    pub fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
     /// Whether only fences, and accesses that write or do more than read and write, are kept in order with it.
     pub fn is_plain_read(&self) -> bool {
         let plain = !(self.writes || self.strong || self.volatile || self.acquires || self.releases);
-        plain && !(self.copies || self.commits)
+        plain && !(self.copies || self.commits || self.bare)
     }
 }
 
@@ -85,6 +95,8 @@ pub enum Why {
     Commit,
     /// A fence or barrier lies between them: the line.
     Fence(u32),
+    /// One of them, or both, has to do with asynchronous work, and they are none of the pairs that may change places.
+    Asynchronous(Option<Family>, Option<Family>),
 }
 
 impl std::fmt::Display for Why {
@@ -98,6 +110,10 @@ impl std::fmt::Display for Why {
             Why::Release => f.write_str("the second releases"),
             Why::Commit => f.write_str("the second ends the group of the first"),
             Why::Fence(line) => write!(f, "line {line} keeps them apart"),
+            Why::Asynchronous(a, b) => {
+                let name = |x: &Option<Family>| x.map_or("an access".to_string(), |x| format!("{x}"));
+                write!(f, "{} stays before {}", name(a), name(b))
+            }
         }
     }
 }
@@ -116,6 +132,8 @@ pub struct Program<'m> {
     /// Where blocks lead to, and what each comes to, once it was asked for.
     succs: Vec<Vec<u32>>,
     reached: Vec<OnceLock<Vec<bool>>>,
+    /// The same within one round of each loop.
+    ahead: Vec<OnceLock<Vec<bool>>>,
     /// Fences and barriers.
     pub syncs: Vec<Sync>,
     /// Fences: place and line.
@@ -285,8 +303,9 @@ fn may_access(inst: &Inst) -> bool {
     let parameter =
         inst.op == Op::ld && inst.one_of(&[Mod::param, Mod::param_entry, Mod::param_func]).is_some();
     // Those of them that name no address.
-    let bare = matches!(inst.op, Op::call | Op::cp | Op::wgmma | Op::tcgen05 | Op::griddepcontrol)
-        || matches!(inst.op, Op::bar | Op::barrier | Op::fence | Op::membar);
+    let bare =
+        matches!(inst.op, Op::call | Op::cp | Op::wgmma | Op::tcgen05 | Op::griddepcontrol | Op::setmaxnreg)
+            || matches!(inst.op, Op::bar | Op::barrier | Op::fence | Op::membar);
     bare || !parameter && inst.operands.iter().any(|o| matches!(o, Operand::Addr(_) | Operand::Bracket(_)))
 }
 
@@ -324,6 +343,7 @@ impl<'m> Program<'m> {
             idom: dominators(&preds, &roots),
             succs: order.iter().map(|b| blocks[*b].succs.iter().map(|s| number[*s]).collect()).collect(),
             reached: order.iter().map(|_| OnceLock::new()).collect(),
+            ahead: order.iter().map(|_| OnceLock::new()).collect(),
             syncs: Vec::new(),
             fences: Vec::new(),
         };
@@ -344,7 +364,14 @@ impl<'m> Program<'m> {
                     program.fences.push(((k, n), line));
                 }
                 program.syncs.extend(sync(inst, line, (k, n)));
-                if let Some(access) = program.access(module, inst, line, (k, n)) {
+                let family = Family::of(inst);
+                let described = program.access(module, inst, line, (k, n));
+                let found = match described {
+                    None if family.is_some() => Some(program.bare(inst, line, (k, n))),
+                    found => found,
+                };
+                if let Some(mut access) = found {
+                    access.family = family;
                     program.by_line.insert(line, program.accesses.len());
                     program.accesses.push(access);
                 }
@@ -437,6 +464,8 @@ impl<'m> Program<'m> {
             loose: false,
             guard,
             synchronizes: inst.op == mbarrier,
+            family: None,
+            bare: false,
         })
     }
 
@@ -481,24 +510,58 @@ impl<'m> Program<'m> {
             guard,
             // The table calls them fences.
             synchronizes: copies || commits,
+            family: None,
+            bare: false,
         })
+    }
+
+    /// A statement of a family that accesses nothing that is known here.
+    fn bare(&mut self, inst: &Inst, line: u32, at: Place) -> Access {
+        Access {
+            line,
+            at,
+            space: MemorySpace::Generic,
+            reads: false,
+            writes: false,
+            place: None,
+            strong: false,
+            volatile: false,
+            acquires: false,
+            releases: false,
+            scope: None,
+            alone: false,
+            copies: false,
+            commits: false,
+            loose: true,
+            guard: inst.guard.map(|(r, negated)| (self.values.register(r), negated)),
+            synchronizes: false,
+            family: None,
+            bare: true,
+        }
     }
 
     /// Whether control comes from one block to another.
     fn reaches(&self, from: u32, to: u32) -> bool {
-        let reached = self.reached[from as usize].get_or_init(|| {
-            let mut reached = vec![false; self.succs.len()];
-            let mut open = vec![from];
-            while let Some(b) = open.pop() {
-                for &s in &self.succs[b as usize] {
-                    if !std::mem::replace(&mut reached[s as usize], true) {
-                        open.push(s);
-                    }
+        self.reached[from as usize].get_or_init(|| self.search(from, |_, _| true))[to as usize]
+    }
+
+    /// Whether it does so without another round of a loop.
+    fn is_ahead(&self, from: u32, to: u32) -> bool {
+        self.ahead[from as usize].get_or_init(|| self.search(from, |b, s| b < s))[to as usize]
+    }
+
+    /// Blocks that control comes to over edges of a kind.
+    fn search(&self, from: u32, over: impl Fn(u32, u32) -> bool) -> Vec<bool> {
+        let mut reached = vec![false; self.succs.len()];
+        let mut open = vec![from];
+        while let Some(b) = open.pop() {
+            for &s in &self.succs[b as usize] {
+                if over(b, s) && !std::mem::replace(&mut reached[s as usize], true) {
+                    open.push(s);
                 }
             }
-            reached
-        });
-        reached[to as usize]
+        }
+        reached
     }
 
     /// Whether the first comes before the second on every way to it, or at least never behind it where both are executed
@@ -510,7 +573,9 @@ impl<'m> Program<'m> {
         if a.at.0 < b.at.0 && self.reaches(a.at.0, b.at.0) && !self.reaches(b.at.0, a.at.0) {
             return true;
         }
-        self.dominates(a.at, b.at)
+        // Of asynchronous work each round of a loop keeps the order, too.
+        let rounds = (a.family.is_some() || b.family.is_some()) && self.is_ahead(a.at.0, b.at.0);
+        rounds || self.dominates(a.at, b.at)
     }
 
     /// Whether control may come from each to the other again.
@@ -539,8 +604,19 @@ impl<'m> Program<'m> {
         {
             return None;
         }
+        if a.copies && b.commits {
+            return Some(Why::Commit);
+        }
+        if a.family.is_some() || b.family.is_some() {
+            if !families::is_free(a, b) {
+                return Some(Why::Asynchronous(a.family, b.family));
+            }
+            if a.bare || b.bare {
+                return None;
+            }
+        }
         if a.copies || a.commits || b.commits {
-            return (a.copies && b.commits).then_some(Why::Commit);
+            return None;
         }
         // Nobody else sees local memory.
         let seen = a.space != MemorySpace::Local && b.space != MemorySpace::Local;

@@ -12,7 +12,8 @@ pub struct Split {
     original: Vec<u32>,
 }
 
-/// Begins a line before each statement that shares one with an earlier statement.
+/// Begins a line before each statement that shares one with an earlier statement, and ends none within a statement (a reference
+/// compiler says where a statement of several lines ends).
 pub fn one_per_line(module: &Module, source: &str) -> Split {
     let bodies = module.funcs.values().filter_map(|f| f.body.as_ref());
     let mut starts: Vec<u32> = bodies
@@ -22,14 +23,35 @@ pub fn one_per_line(module: &Module, source: &str) -> Split {
             _ => None,
         })
         .collect();
+    let bodies = module.funcs.values().filter_map(|f| f.body.as_ref());
+    let mut spans: Vec<(u32, u32)> = bodies
+        .flat_map(|body| &body.stmts)
+        .filter_map(|s| match s {
+            Stmt::Inst(i) => Some((i.span.start, i.span.end)),
+            _ => None,
+        })
+        .collect();
     starts.sort_unstable();
     let lines = LineIndex::new(source);
     let shared = |p: &[u32]| p[0] != p[1] && lines.line(p[0]) == lines.line(p[1]);
     let begun = starts.windows(2).filter(|p| shared(p)).map(|p| p[1] as usize);
     let mut begun = begun.peekable();
+    spans.sort_unstable();
+    let mut spans = spans.into_iter().peekable();
     let mut split = Split { source: String::with_capacity(source.len() + 64), original: vec![1] };
     let mut line = 1;
     for (at, c) in source.char_indices() {
+        while spans.next_if(|(_, end)| *end as usize <= at).is_some() {}
+        // A comment ends with its line.
+        if c == '\n'
+            && spans.peek().is_some_and(|(start, end)| {
+                (*start as usize) < at && !source[*start as usize..*end as usize].contains("//")
+            })
+        {
+            line += 1;
+            split.source.push(' ');
+            continue;
+        }
         if begun.next_if_eq(&at).is_some() {
             split.source.push('\n');
             split.original.push(line);
@@ -59,6 +81,7 @@ impl Split {
         }
         for b in &mut kernel.broken {
             let (Broken::Missing(line, _)
+            | Broken::Gone(line, _)
             | Broken::Passed { line, .. }
             | Broken::Weak(_, line, _)
             | Broken::Threads(_, line)) = b;
