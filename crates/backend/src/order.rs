@@ -5,7 +5,7 @@
 //! their places among accesses only. What an instruction does with
 //! memory is in the table (`sass::memory`); what only PTX knows, the caller says.
 
-use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects};
+use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects, MemorySpace};
 use sass::{AddrWidth, Changes, Effect, Flow, Lanes, Mod, Mods, Opcode, Operand, RegFile, Sync, Unit};
 use smallvec::SmallVec;
 
@@ -56,6 +56,8 @@ fn waits_for_copies<R, L>(operands: &[Operand<R, L>]) -> bool {
 pub struct Access {
     /// Must keep its place among all accesses.
     strong: bool,
+    /// Reads what nobody has written since the kernel began, so that it may come before everything; what comes behind may write it.
+    image: bool,
     parts: SmallVec<[Part; 1]>,
 }
 
@@ -147,14 +149,20 @@ fn described<R: Copy, L>(
     Meant { ordered, collective }: Meant,
     contents: &impl Fn(R) -> Contents,
 ) -> Option<Access> {
-    let all = Access { strong: true, parts: SmallVec::new() };
+    let all = Access { strong: true, image: false, parts: SmallVec::new() };
     if is_barrier(op) {
         return Some(all);
     }
     let accesses = match op.info().accesses {
         // What is left of bringing lanes together that are together.
         _ if op == Opcode::NOP || op.info().passable => return Some(all),
-        MemoryEffects::None | MemoryEffects::ReadOnly => return None,
+        MemoryEffects::None => return None,
+        // As ptxas has it: textures are read before barriers, fences and stores of global memory and surfaces that follow.
+        MemoryEffects::ReadOnly => {
+            let access = MemoryAccess { space: MemorySpace::Global, effect: MemoryEffect::Read, bytes: None };
+            let parts = SmallVec::from_iter([Part { access, place: None }]);
+            return Some(Access { strong: false, image: true, parts });
+        }
         MemoryEffects::Fence => return Some(all),
         MemoryEffects::Accesses(a) => a,
     };
@@ -183,7 +191,7 @@ fn described<R: Copy, L>(
     let atomic = accesses.iter().any(|a| a.effect == MemoryEffect::Atomic);
     let missing = parts.len() != accesses.len();
     let strong = ordered || atomic || missing || mods.has(Mod::STRONG) || mods.has(Mod::MMIO);
-    Some(Access { strong, parts })
+    Some(Access { strong, image: false, parts })
 }
 
 /// What an instruction is to the barriers of its block.
@@ -256,6 +264,9 @@ impl Accesses {
         let before = |list: &[(u32, Access)], edge: &mut dyn FnMut(u32)| {
             list.iter().filter(|(_, b)| access.conflicts(b)).for_each(|(b, _)| edge(*b));
         };
+        if access.image {
+            return self.reads.push((node, access));
+        }
         if access.only_reads() {
             before(&self.writes, &mut edge);
             return self.reads.push((node, access));

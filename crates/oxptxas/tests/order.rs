@@ -449,3 +449,9 @@ fn asynchronous_work_keeps_its_place() {
         assert!(!moved(TENSOR, "sm_100a", pair).is_empty(), "{pair:?}");
     }
 }
+
+/// Textures are read before what comes behind them is written, whoever writes.
+#[test]
+fn textures_are_read_before_writes() {
+    in_order(include_str!("../../backend/tests/order/textures.ptx"), &ALL);
+}
