@@ -455,3 +455,36 @@ fn asynchronous_work_keeps_its_place() {
 fn textures_are_read_before_writes() {
     in_order(include_str!("../../backend/tests/order/textures.ptx"), &ALL);
 }
+
+/// Products, the wait for them and what uses their registers, seen in the code alone.
+#[test]
+fn groups_of_products_hold_their_registers() {
+    use sim::hazard::{self, Why};
+    let bytes = cubin(GROUPS, "sm_90a", 3);
+    let target = Target::parse("sm_90a").unwrap();
+    let (_, code) = hazard::load(&bytes).unwrap().remove(0);
+    assert!(code.tokens().is_empty(), "{:?}", code.tokens());
+    let words = &cubin::read::read(&bytes).unwrap().kernels["groups"].code;
+    let at = |start: &str| {
+        let is = |w: &u128| {
+            sass::print(&sass::decode(*w, target, 0).unwrap(), target).to_string().starts_with(start)
+        };
+        words.iter().position(is).unwrap_or_else(|| panic!("no {start}"))
+    };
+    let found = |i, j| code.exchanged(i, j, &[]).tokens().iter().map(|v| v.why).collect::<Vec<_>>();
+    assert!(found(at("WARPGROUP.DEPBAR"), at("STS.128")).contains(&Why::UnderWay));
+    assert!(found(at("WARPGROUP.ARRIVE"), at("HGMMA")).contains(&Why::NotArrived));
+
+    let bytes = cubin(COPIES, "sm_80", 3);
+    let (_, code) = hazard::load(&bytes).unwrap().remove(0);
+    assert!(code.tokens().is_empty(), "{:?}", code.tokens());
+    let image = cubin::read::read(&bytes).unwrap();
+    let words = &image.kernels["copies"].code;
+    let target = Target::parse("sm_80").unwrap();
+    let end = |w: &u128| sass::decode(*w, target, 0).unwrap().op == Opcode::LDGDEPBAR;
+    let end = words.iter().position(end).unwrap();
+    let none = sass::Control { write_sb: None, ..sass::Control::from_bits(words[end]) };
+    assert_eq!(code.with_control(end, none).tokens()[0].why, Why::GroupNotCounted);
+    let other = sass::Control { read_sb: Some(0), ..sass::Control::from_bits(words[end + 1]) };
+    assert_eq!(code.with_control(end + 1, other).tokens()[0].why, Why::GroupsDisturbed);
+}

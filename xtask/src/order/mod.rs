@@ -289,7 +289,10 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
                 let text: Vec<&str> = source.lines().collect();
                 let index = ptx::LineIndex::new(&source);
                 let mut out = Vec::new();
+                let hazards: std::collections::BTreeMap<_, _> =
+                    sim::hazard::load(&bytes)?.into_iter().collect();
                 for (name, code, functions) in order::load(&bytes)? {
+                    let starts: Vec<u64> = functions.iter().map(|f| 16 * *f as u64).collect();
                     let checker = order::Checker::new(&module, &index, &name);
                     let good = |code: &Code| checker.check(code, &functions, trust).is_good();
                     if !good(&code) {
@@ -327,7 +330,14 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
                             if let fences::Change::Exchange(_, j) = change {
                                 place += &format!(", {}", said(*j));
                             }
-                            out.push((kind, !good(&change.apply(&code)), place));
+                            // What is said of the code alone.
+                            let tokens = || match change {
+                                fences::Change::Exchange(i, j) => hazards.get(&name).is_some_and(|h| {
+                                    h.tokens().is_empty() && !h.exchanged(*i, *j, &starts).tokens().is_empty()
+                                }),
+                                fences::Change::Replace(..) => false,
+                            };
+                            out.push((kind, !good(&change.apply(&code)) || tokens(), place));
                         }
                     }
                 }

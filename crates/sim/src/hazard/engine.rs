@@ -83,12 +83,22 @@ pub enum Why {
     NeverSet(u8),
     /// The operand cache keeps a register that changes before its next use.
     StaleReuse,
+    /// A register is touched that belongs to a product of the warp group which is not waited for.
+    UnderWay,
+    /// A product of the warp group uses a register that code touched since the last arrival.
+    NotArrived,
+    /// The end of a group of copies does not count on scoreboard 0.
+    GroupNotCounted,
+    /// Something else counts on the scoreboard of groups of copies.
+    GroupsDisturbed,
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:#06x}: ", self.at)?;
-        if let Some(r) = self.register {
+        if let (Some(r), Why::UnderWay | Why::NotArrived) = (self.register, self.why) {
+            write!(f, "{r}: ")?;
+        } else if let Some(r) = self.register {
             write!(f, "{r} of {:#06x}: ", self.on)?;
         }
         match self.why {
@@ -101,6 +111,10 @@ impl std::fmt::Display for Violation {
             }
             Why::NeverSet(s) => write!(f, "waits for scoreboard {s}, which nothing sets"),
             Why::StaleReuse => write!(f, "the operand cache keeps an old value"),
+            Why::UnderWay => write!(f, "a product of the warp group that is not waited for has it"),
+            Why::NotArrived => write!(f, "a product of the warp group takes it without an arrival"),
+            Why::GroupNotCounted => write!(f, "the end of a group of copies is not on scoreboard 0"),
+            Why::GroupsDisturbed => write!(f, "scoreboard 0 is for groups of copies"),
         }
     }
 }

@@ -7,6 +7,7 @@ mod engine;
 pub(crate) mod flow;
 mod minima;
 mod pipes;
+mod tokens;
 mod walk;
 
 pub use access::{Place, Use};
@@ -107,7 +108,24 @@ impl Code {
         let mut violations = vec![];
         let stats =
             engine::run(self, &mut |d: &Distance| minima.least(self.target, Class::of(d)), &mut violations);
+        tokens::check(self, &mut violations);
+        violations.sort_by_key(|v| v.at);
         (violations, stats)
+    }
+
+    /// What is wrong with groups of products and copies, which [`Code::check`] looks at, too.
+    pub fn tokens(&self) -> Vec<Violation> {
+        let mut violations = vec![];
+        tokens::check(self, &mut violations);
+        violations
+    }
+
+    /// A copy in which two instructions have changed places.
+    #[must_use]
+    pub fn exchanged(&self, i: usize, j: usize, functions: &[u64]) -> Code {
+        let mut words = self.words.clone();
+        words.swap(i, j);
+        Code::new(self.target, &words, functions)
     }
 
     /// Calls `f` with every distance between dependent instructions of fixed latency.
