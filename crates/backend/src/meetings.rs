@@ -56,13 +56,17 @@ struct Rest {
     between: usize,
 }
 
-/// Looks at what follows the marked WARPSYNC at `at`.
+/// Looks at what follows the marked WARPSYNC at `at`. What belongs to it is of the same statement: where nobody needed that, votes by which
+/// lanes share an atomic operation may come next, of lanes that are here and nowhere else.
 fn rest(func: &Function, b: Block, at: usize) -> Result<Rest, Error> {
     let insts = &func.blocks[b].insts;
+    let statement = func.insts[insts[at]].loc;
     for (between, i) in insts[at + 1..].iter().enumerate() {
         let d = &func.insts[*i];
-        if let Some(kind) = Kind::of(d) {
-            return Ok(Rest { kind, between });
+        match Kind::of(d) {
+            Some(kind) if d.loc == statement => return Ok(Rest { kind, between }),
+            Some(_) => break,
+            None => {}
         }
         let moves = match d.op {
             Op::Macro(m) => m.is_copy(),

@@ -10,8 +10,8 @@
 
 use crate::Pass;
 use ori::{
-    ALWAYS, Analyses, Block, Builder, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand,
-    Terminator, Value, operand,
+    ALWAYS, Analyses, Block, Builder, Changed, Function, Guard, Inst, InstData, Loc, Macro, Name, Op,
+    Operand, Terminator, Value, operand,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Atomg, Atoms, Icmp, Isetp, IsetpMods, Red};
@@ -51,10 +51,16 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     // Which comparison of integers a predicate is.
     let mut compared: FxHashMap<Value, Icmp> = FxHashMap::default();
     let outside = outside_loops(func, analyses);
+    // A vote belongs to the WARPSYNC of its line. Where that line has an atomic operation as well, which of them a vote is of could not be told.
+    let meetings = func.insts.values().filter(|d| ori::meeting::is_meeting(d)).map(|d| d.loc);
+    let met: FxHashSet<Loc> = meetings.filter(|l| *l != Loc::default()).collect();
     for &b in &analyses.cfg(func).rpo {
         let before = found.len();
         numbers.extend(func.blocks[b].insts.iter().filter_map(|i| number_made(&func.insts[*i])));
         for &i in &func.blocks[b].insts {
+            if met.contains(&func.insts[i].loc) {
+                continue;
+            }
             if let Some(f) = candidate(func, analyses, &outside, &numbers, i) {
                 found.insert(i, f);
             }

@@ -426,6 +426,24 @@ const LEFTOVERS: &[(&str, &str)] = &[
     add.u32 %r9, %r9, %r7; st.global.u32 [%out], %r9; ret;
     M: shfl.sync.idx.b32 %r9, %r1, %r1, 31, %r12; st.global.u32 [%out], %r9; ret;",
     ),
+    (
+        "atomic operations behind shuffles of all whose results nobody needs",
+        "
+    ld.param.u64 %t, [out];
+    @%p3 bra A;
+    shfl.sync.idx.b32 %r2, %r1, 3, 31, -1;
+    red.global.add.u32 [%t+8], 1;
+    bra J;
+    A:
+    shfl.sync.idx.b32 %r2, %r1, 3, 31, -1;
+    red.global.add.u32 [%t+12], 1;
+    J: ret;",
+    ),
+    (
+        "the same on one line",
+        "
+    ld.param.u64 %t, [out]; @%p3 bra A; shfl.sync.idx.b32 %r2, %r1, 3, 31, -1; red.global.add.u32 [%t+8], 1; bra J; A: shfl.sync.idx.b32 %r2, %r1, 3, 31, -1; red.global.add.u32 [%t+12], 1; J: ret;",
+    ),
 ];
 
 /// The same from sm_80 on.
