@@ -10,6 +10,7 @@ mod early;
 pub mod emit;
 pub mod groups;
 pub mod hazards;
+mod lanes;
 mod leaving;
 pub mod legalize;
 pub mod link;
@@ -32,6 +33,7 @@ pub mod waits;
 pub mod zero;
 
 use ori::cfg::Cfg;
+use ori::verify::lanes::{Kind, Watch};
 use ori::{Allocated, Function, Manager, Name, Phase};
 use prepass::Attempt;
 use regalloc::Allocation;
@@ -163,12 +165,14 @@ impl Code {
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
     // The tables of all that follows have a place for each value, of which the optimizer has left few.
     ori::compact(&mut func);
+    let mut lanes = Watch::new(&func, manager.verifies());
     if !serial && manager.admits(phases::TOGETHER) {
         manager.run(phases::TOGETHER, &mut func, together::run);
+        verify(phases::TOGETHER, &func, manager, &mut lanes)?;
     }
     manager.run(phases::LEGALIZE, &mut func, legalize::run)?;
     pool::divide(&mut func);
-    verify(phases::LEGALIZE, &func, manager)?;
+    verify(phases::LEGALIZE, &func, manager, &mut lanes)?;
     let granted = pool::changes(&func).then_some(func.max_regs);
     let Allocation { mut func, stats } = allocate(func, manager, serial)?;
     let remarks = func.remarks.take().unwrap_or_default();
@@ -306,7 +310,7 @@ fn for_more_warps(
             break;
         }
         func.max_regs = fewer;
-        verify(phases::PREPASS, &func, manager)?;
+        verify(phases::PREPASS, &func, manager, &mut Watch::default())?;
         if let Some(mut found) = if_any(place(func, manager, true, false), manager)?
             && leaves_groups_alone(&found)
         {
@@ -383,8 +387,12 @@ fn allocate_once(
 ) -> Result<Planned, Failure> {
     let mut outcome = prepass::Outcome::default();
     if !serial && manager.admits(phases::PREPASS) {
+        let mut lanes = Watch::new(&func, manager.verifies());
         manager.run_outer(phases::PREPASS, &mut func, |f, m| outcome = prepass::run(f, m, attempt));
-        verify(phases::PREPASS, &func, manager)?;
+        if let Some((phase, errors)) = &outcome.wrong {
+            return Err(Failure::Other(wrong(*phase, errors)));
+        }
+        verify(phases::PREPASS, &func, manager, &mut lanes)?;
     }
     let found = place(func, manager, attempt.counters, true)?;
     Ok(Planned { found, plan: outcome.planned, counts: outcome.counts })
@@ -397,14 +405,15 @@ fn place(
     counters: bool,
     spills: bool,
 ) -> Result<Allocation, Failure> {
+    let mut lanes = Watch::new(&func, manager.verifies());
     manager.run(phases::CONVERGENCE, &mut func, convergence::run)?;
-    verify(phases::CONVERGENCE, &func, manager)?;
+    verify(phases::CONVERGENCE, &func, manager, &mut lanes)?;
     if counters && !regalloc::changes_together(&func, &Cfg::new(&func)) {
         return Err(Failure::Registers(Error::new("uniform registers change where lanes may be apart")));
     }
     let (check, pool) = (manager.verifies(), pool::changes(&func));
     let limits = regalloc::Limits { check, spills, ..regalloc::Limits::of(&func) };
-    manager.make(phases::ALLOCATE, || regalloc::allocate(func, &limits)).map_err(|e| {
+    let found = manager.make(phases::ALLOCATE, || regalloc::allocate(func, &limits)).map_err(|e| {
         let error = Error::new(e.to_string());
         match e {
             regalloc::Error::Check(_) => Failure::Other(error),
@@ -412,7 +421,9 @@ fn place(
                 Failure::Registers(Error { pool, ..error })
             }
         }
-    })
+    })?;
+    lanes.allocated(&found.func).map_err(|errors| wrong(phases::ALLOCATE, &errors))?;
+    Ok(found)
 }
 
 /// What was found where there is something already if nothing was. What is wrong with the compiler is an error all the same, for who wants to
@@ -426,18 +437,24 @@ fn if_any<T>(found: Result<T, Failure>, manager: &Manager<'_>) -> Result<Option<
 }
 
 /// Holds SSA to its rules where each phase is to be verified.
-fn verify(after: Phase, func: &Function, manager: &Manager<'_>) -> Result<(), Error> {
+fn verify(after: Phase, func: &Function, manager: &Manager<'_>, lanes: &mut Watch) -> Result<(), Error> {
     let found = if manager.verifies() {
-        ori::verify::verify(func)
+        ori::verify::verify(func).and_then(|()| {
+            let meets = after == phases::CONVERGENCE;
+            lanes.step(func, if meets { Kind::Meetings } else { Kind::Usual })
+        })
     } else if after == phases::LEGALIZE {
         // Where the optimizer is done, on every compilation.
         ori::verify::outline(func)
     } else {
         return Ok(());
     };
-    let wrong =
-        |errors: Vec<String>| format!("internal error: after {}: {}", after.name(), errors.join("; "));
-    found.map_err(|errors| Error::new(wrong(errors)))
+    found.map_err(|errors| wrong(after, &errors))
+}
+
+/// What a phase broke.
+fn wrong(after: Phase, errors: &[String]) -> Error {
+    Error::new(format!("internal error: after {}: {}", after.name(), errors.join("; ")))
 }
 
 /// The phases after register allocation.
@@ -450,9 +467,12 @@ pub fn finish(
     manager: &mut Manager<'_>,
     serial: bool,
 ) -> Result<Code, Error> {
+    let watch = Watch::new(func, manager.verifies());
     let mut machine = manager.make(phases::EXPAND, || machine::lower(func, stats.frame_bytes))?;
+    lanes::check(&watch, func, &machine).map_err(|errors| wrong(phases::EXPAND, &errors))?;
     let arrivals = groups::run(&mut machine, &(stats.spill_slots.0..stats.spill_slots.1))?;
     schedule_and_cover(&mut machine, func.entry, manager, serial);
+    lanes::check(&watch, func, &machine).map_err(|errors| wrong(phases::HAZARDS, &errors))?;
     // For who wants checks that is an error; for others the products are waited for one by one.
     let otherwise = (!manager.verifies() && !cfg!(debug_assertions)).then_some(groups::Touched::Products);
     groups::check(&machine).map_err(|e| Error { groups_touched: otherwise, ..e })?;

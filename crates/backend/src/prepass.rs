@@ -24,7 +24,8 @@ use fixedbitset::FixedBitSet;
 use graph::{Alive, Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
-use ori::{Block, Function, Inst, InstData, Manager, Op, Operand};
+use ori::verify::lanes::{Kind, Watch};
+use ori::{Block, Function, Inst, InstData, Manager, Op, Operand, Phase};
 use rustc_hash::FxHashMap;
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Opcode, RegFile, latency};
@@ -129,6 +130,23 @@ pub struct Outcome {
     pub planned: Option<(Planned, Option<Prepared>)>,
     /// Whether counters are in uniform registers.
     pub counts: bool,
+    /// A phase that took from what lanes do together some that it counts on, and what.
+    pub wrong: Option<(Phase, Vec<String>)>,
+}
+
+/// Runs a phase; what it breaks of what lanes do together is noted.
+fn watched<R>(
+    (phase, func): (Phase, &mut Function),
+    manager: &mut Manager<'_>,
+    wrong: &mut Option<(Phase, Vec<String>)>,
+    pass: impl FnOnce(&mut Function) -> R,
+) -> R {
+    let mut lanes = Watch::new(func, manager.verifies());
+    let result = manager.run(phase, func, pass);
+    if let Err(errors) = lanes.step(func, Kind::Usual) {
+        *wrong = Some((phase, errors));
+    }
+    result
 }
 
 /// Schedules a kernel. Where it needs more registers than leave room for all threads, constants are made again where they
@@ -163,10 +181,11 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
             std::mem::replace(func, other)
         })
     };
+    let mut wrong = None;
     if short(&plan) && manager.admits(phases::EARLY) {
         let mut other = func.clone();
         let mut moved = false;
-        manager.run(phases::EARLY, &mut other, |f| {
+        watched((phases::EARLY, &mut other), manager, &mut wrong, |f| {
             moved = early::run(f, &cfg);
             moved
         });
@@ -180,19 +199,23 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
         }
     }
     // `alive`: of the function as it is.
-    let again = |f: &mut Function, at: Around, alive: Alive, manager: &mut Manager<'_>| {
+    let again = |f: &mut Function,
+                 at: Around,
+                 alive: Alive,
+                 manager: &mut Manager<'_>,
+                 wrong: &mut Option<(Phase, Vec<String>)>| {
         let Around { cfg, grants, .. } = at;
         let ranges = Ranges::of(f, cfg, alive.lanes, alive.live);
         let most = if grants.is_some() { crate::pool::most(f).into() } else { aim };
         let limit = usable(most, reserve).max(1) as u32;
         let room = Room { limit, kept: 1, grants, whole: None };
-        manager.run(phases::REMAT, f, |f| remat::run(f, cfg, room, &ranges))
+        watched((phases::REMAT, f), manager, wrong, |f| remat::run(f, cfg, room, &ranges))
     };
     let mut original = None;
     let remakes = manager.admits(phases::REMAT);
     if short(&plan) && remakes {
         let mut other = func.clone();
-        if again(&mut other, here, alive, manager) {
+        if again(&mut other, here, alive, manager, &mut wrong) {
             original = choose(func, other, here, &mut code, &mut plan);
         }
     }
@@ -212,7 +235,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
         for nth in 1..=COUNTINGS {
             let mut other = without.clone();
             let mut whole = None;
-            manager.run(phases::COUNTERS, &mut other, |f| {
+            watched((phases::COUNTERS, &mut other), manager, &mut wrong, |f| {
                 whole = uniform::run(f, at.cfg, &spared);
                 whole.is_some()
             });
@@ -226,7 +249,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
             }
             if short(&planned) && remakes {
                 let mut both = other.clone();
-                if again(&mut both, at, alive, manager) {
+                if again(&mut both, at, alive, manager, &mut wrong) {
                     choose(&mut other, both, at, &mut with, &mut planned);
                 }
             }
@@ -247,7 +270,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
     let before = (grants.is_none() && fewer).then(|| func.clone());
     plan.apply(&code, func);
     let planned = grants.is_none().then(|| (planned, before.map(|func| Prepared { func, code })));
-    Outcome { planned, counts }
+    Outcome { planned, counts, wrong }
 }
 
 /// Registers beyond what was planned that allocation may take; where it takes more still, the kernel is planned anew.

@@ -52,6 +52,7 @@ pub mod warp_atomics;
 mod wide_add;
 mod wide_integers;
 
+use ori::verify::lanes::{Kind, Watch};
 use ori::{Analyses, Changed, Function, Manager, Phase};
 
 /// One pass: its file says what it is, the table [`PASSES`] when it runs.
@@ -254,6 +255,7 @@ pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), Er
     // What lowering made, on every compilation; with what follows the backend does the same.
     ori::verify::outline(func).map_err(|violations| Error::Lowered { violations })?;
     let mut analyses = Analyses::default();
+    let mut lanes = Watch::new(func, manager.verifies());
     for pass in PASSES {
         if manager.cancelled() {
             return Err(Error::Cancelled);
@@ -265,7 +267,7 @@ pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), Er
         analyses.invalidate(changed);
         debug_assert!(analyses.is_fresh(func), "{} changed the graph and did not say so", pass.phase.name());
         if manager.verifies()
-            && let Err(violations) = ori::verify::verify(func)
+            && let Err(violations) = ori::verify::verify(func).and_then(|()| lanes.step(func, Kind::Usual))
         {
             return Err(Error::Wrong { after: pass.phase, violations });
         }

@@ -1,6 +1,7 @@
 //! Checks what every pass may rely on: slot shapes ([`shape`]), one definition per value, uses dominated by it, block
 //! arguments that fit the parameters.
 
+pub mod lanes;
 mod shape;
 
 use crate::cfg::{Cfg, DomTree};
