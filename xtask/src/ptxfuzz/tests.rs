@@ -4,10 +4,27 @@ use super::{generate, run};
 
 #[test]
 fn programs_are_defined() {
-    for seed in (0..40).chain(2_000_000..2_000_040).chain(10_000_000..10_000_040) {
+    for seed in
+        (0..40).chain(2_000_000..2_000_040).chain(10_000_000..10_000_040).chain(20_000_000..20_000_060)
+    {
         let sm = super::WRITTEN_FOR[seed as usize % super::WRITTEN_FOR.len()];
         if let Err((_, e)) = run::define(&generate::generate(seed, sm, false), sm, true) {
             panic!("seed {seed}, sm_{sm}: {e}");
+        }
+    }
+}
+
+/// Lanes part and end beside what they do together; the checkers look at each phase.
+#[test]
+fn lanes_that_part_and_end() {
+    for seed in 20_000_000..20_000_024 {
+        for sm in [75, 80, 90, 120] {
+            let p = generate::generate(seed, super::written_for(seed, sm), false);
+            let want = run::define(&p, sm, false).unwrap_or_else(|e| panic!("seed {seed}: {}", e.1));
+            let setup = run::Setup { sm, level: 3, vendor: None, verify_each: true };
+            if let Some(f) = run::check(&p, &want, &setup) {
+                panic!("seed {seed}, sm_{sm}: {}", f.message);
+            }
         }
     }
 }

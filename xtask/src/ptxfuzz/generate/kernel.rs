@@ -35,6 +35,9 @@ impl Gen {
             let _ =
                 writeln!(self.module, ".{space} .align 16 .b8 {name}[{TABLE}] = {{{}}};", bytes.join(", "));
         }
+        if self.partings {
+            self.tiles();
+        }
         if self.profile.shared {
             let threads = self.profile.threads;
             let _ = writeln!(self.module, ".shared .align 16 .b8 exchange[{}];", 8 * threads);
@@ -202,6 +205,11 @@ impl Gen {
         let ctx = Context { uniform: true, depth: self.profile.depth, times: 1, exits: Vec::new() };
         let n = self.profile.statements;
         self.statements(n, &ctx);
+        if self.partings {
+            let uniform = self.partings(&ctx);
+            let n = self.rng.range(0, 6);
+            self.statements(n, &Context { uniform, ..ctx });
+        }
         let output = self.finish(&pools, &out);
         let (stride, own) = (output.stride, output.stride - OWN_INTEGERS - 8 * CELLS.len());
         let body = self.body.replace("STRIDE", &stride.to_string()).replace("OWN", &own.to_string());

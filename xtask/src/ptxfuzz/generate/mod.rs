@@ -11,6 +11,7 @@ mod call;
 mod count;
 mod flow;
 mod kernel;
+mod lanes;
 mod memory;
 mod walk;
 mod warp;
@@ -146,6 +147,20 @@ impl Profile {
     }
 }
 
+impl Profile {
+    /// Short programs, often with few registers.
+    fn for_partings(&mut self, rng: &mut Random) {
+        self.statements = rng.range(2, 16);
+        self.shared &= rng.percent(50);
+        self.functions &= 1;
+        // Others end in places of their own, also where lanes are apart.
+        self.warp = self.warp.max(2);
+        if self.maxnreg.is_none() && rng.percent(30) {
+            self.maxnreg = Some(8 * rng.range(4, 6));
+        }
+    }
+}
+
 /// Where code is being generated.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
@@ -200,6 +215,10 @@ pub(super) struct Gen {
     returns: bool,
     /// Whether addresses are made in steps and pointers go through places: in programs of seeds from [`WITH_WALKS`] on.
     walks: bool,
+    /// Whether lanes part and end beside what they do together: in programs of seeds from [`WITH_PARTINGS`] on.
+    partings: bool,
+    /// Whether lanes may have parted since they were last brought together.
+    apart: bool,
     /// Of the function being generated: the label of its end, the class and type of its result. `None` in the kernel.
     end: Option<(String, Option<(Class, &'static str)>)>,
 }
@@ -208,12 +227,17 @@ pub(super) struct Gen {
 const WITH_RETURNS: u64 = 2_000_000;
 /// The first seed of programs with addresses that are made in steps, and with pointers that go through places.
 const WITH_WALKS: u64 = 10_000_000;
+/// The first seed of programs in which lanes part and end beside what they do together.
+const WITH_PARTINGS: u64 = 20_000_000;
 
 /// Makes the program of a seed for a target and all later ones; `vendor` leaves out what ptxas is known to compile
 /// wrongly (docs/verification.md).
 pub fn generate(seed: u64, sm: u8, vendor: bool) -> Program {
     let mut rng = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(sm));
-    let profile = Profile::new(&mut rng, sm);
+    let mut profile = Profile::new(&mut rng, sm);
+    if seed >= WITH_PARTINGS {
+        profile.for_partings(&mut rng);
+    }
     let g = Gen {
         rng,
         sm,
@@ -228,6 +252,8 @@ pub fn generate(seed: u64, sm: u8, vendor: bool) -> Program {
         accumulators: Vec::new(),
         returns: seed >= WITH_RETURNS,
         walks: seed >= WITH_WALKS,
+        partings: seed >= WITH_PARTINGS,
+        apart: true,
         end: None,
     };
     g.program()
