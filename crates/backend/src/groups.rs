@@ -91,7 +91,7 @@ pub fn any(machine: &Machine) -> bool {
     machine.blocks.iter().flat_map(|b| &b.insts).any(|i| i.inst.op.is_group_product())
 }
 
-/// The general registers that such products use.
+/// The general registers that such products use, in order.
 pub fn registers(machine: &Machine) -> Vec<Unit> {
     let mut used = [false; REGISTERS];
     for i in machine.blocks.iter().flat_map(|b| &b.insts).filter(|i| i.inst.op.is_group_product()) {

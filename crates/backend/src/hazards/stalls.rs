@@ -45,8 +45,8 @@ fn settles(block: &MachineBlock, k: usize) -> bool {
     block.insts.get(k + 1).is_some_and(|next| pool::is_change(next.inst.op))
 }
 
-/// Cycles that are missing before instruction `k` of block `b` may issue.
-fn missing(machine: &Machine, state: &State, (b, k): (usize, usize)) -> u8 {
+/// Cycles that are missing before instruction `k` of block `b` may issue. Products of warp groups use the registers `groups`.
+fn missing(machine: &Machine, groups: &[Unit], state: &State, (b, k): (usize, usize)) -> u8 {
     let target = machine.target;
     let inst = &machine.blocks[b].insts[k].inst;
     let mut lack = 0u8;
@@ -73,9 +73,7 @@ fn missing(machine: &Machine, state: &State, (b, k): (usize, usize)) -> u8 {
     });
     if inst.op == Opcode::WARPGROUP {
         // What products of the warp group read has arrived.
-        for r in
-            state.iter().filter(|r| !r.reads && r.unit < COUNT as Unit && units::file(r.unit) == RegFile::R)
-        {
+        for r in state.iter().filter(|r| !r.reads && groups.binary_search(&r.unit).is_ok()) {
             lack = lack.max(timing::TO_ARRIVAL.saturating_sub(r.age));
         }
     }
@@ -136,6 +134,7 @@ fn merge<'s>(paths: impl Iterator<Item = &'s State>) -> State {
 /// Sets the stall counts.
 pub fn run(machine: &mut Machine) {
     insert_nops(machine);
+    let groups = crate::groups::registers(machine);
     let count = machine.blocks.len();
     let mut preds: Vec<Vec<u32>> = vec![Vec::new(); count];
     for (b, block) in machine.blocks.iter().enumerate() {
@@ -155,7 +154,7 @@ pub fn run(machine: &mut Machine) {
             let mut state = merge(preds[b].iter().map(|p| &exit[*p as usize]));
             let mut k = 0;
             while k < machine.blocks[b].insts.len() {
-                let lack = missing(machine, &state, (b, k));
+                let lack = missing(machine, &groups, &state, (b, k));
                 if lack > 0 && k > 0 {
                     let stall = &mut machine.blocks[b].insts[k - 1].inst.ctrl.stall;
                     let longer = (*stall + lack).min(MAX_STALL);
@@ -166,7 +165,7 @@ pub fn run(machine: &mut Machine) {
                 } else if lack > 0 {
                     let mut left = 0;
                     for &p in &preds[b] {
-                        let lack = missing(machine, &exit[p as usize], (b, k));
+                        let lack = missing(machine, &groups, &exit[p as usize], (b, k));
                         if lack > 0 {
                             let last = machine.blocks[p as usize].insts.last_mut();
                             let stall = &mut last.expect("insert_nops leaves no block empty").inst.ctrl.stall;
