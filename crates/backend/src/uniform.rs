@@ -26,7 +26,7 @@ use across::Budget;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
-use ori::loops::LoopForest;
+use ori::loops::{Loop, LoopForest};
 use ori::pairs::value_of;
 use ori::{ALWAYS, Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -79,9 +79,20 @@ pub fn run(func: &mut Function, cfg: &Cfg, spared: &Spared) -> Option<FixedBitSe
         Budget::new(func, cfg, alive, &found.whole, |b| most as i32 - (taken.blocks[b] + spared[b]) as i32)
     };
     let nothing = FixedBitSet::with_capacity(func.values.len());
-    let counters = found.counters(func, cfg);
-    let counters = counters.map(|c| (budget(&c), c)).filter(|(b, _)| !b.is_exceeded());
-    let (mut room, mut chosen) = counters.unwrap_or_else(|| (budget(&nothing), nothing));
+    let fitting = |chosen: FixedBitSet| Some((budget(&chosen), chosen)).filter(|(b, _)| !b.is_exceeded());
+    let mut fit = found.counters(func, cfg, |_| true).and_then(fitting);
+    if fit.is_none() {
+        // Too many: those of the innermost loops first.
+        let mut by_depth: Vec<Loop> = loops.loops.keys().collect();
+        by_depth.sort_by_key(|l| std::cmp::Reverse(loops.loops[*l].depth));
+        for l in by_depth {
+            if let Some(mut chosen) = found.counters(func, cfg, |b| loops.contains(l, b)) {
+                fit.iter().for_each(|(_, c)| chosen.union_with(c));
+                fit = fitting(chosen).or(fit);
+            }
+        }
+    }
+    let (mut room, mut chosen) = fit.unwrap_or_else(|| (budget(&nothing), nothing));
     found.add_brought(func, cfg, &loops, &mut room, &mut chosen);
     found.add_invariants(func, cfg, &loops, &mut room, &mut chosen);
     let room = budget(&chosen);
@@ -463,18 +474,18 @@ impl Found {
     }
 
     /// What to put there of `func`, from the parameters of loops on: what is computed of them, and what they and that are
-    /// computed of.
-    fn counters(&self, func: &Function, cfg: &Cfg) -> Option<FixedBitSet> {
+    /// computed of; `counts`: the blocks whose parameters it is about.
+    fn counters(&self, func: &Function, cfg: &Cfg, counts: impl Fn(Block) -> bool) -> Option<FixedBitSet> {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         let general = |v: Value| func.values[v].file != RegFile::UR && func.values[v].file != RegFile::UP;
-        for b in &cfg.rpo {
+        for b in cfg.rpo.iter().filter(|b| counts(**b)) {
             for p in func.blocks[*b].params.iter().filter(|p| self.fit.contains(p.index()) && general(**p)) {
                 chosen.insert(p.index());
             }
         }
         let back = |b: Block| cfg.preds[b].iter().any(|p| cfg.order[*p] >= cfg.order[b]);
-        let counts = |b: &Block| func.blocks[*b].params.iter().any(|p| chosen.contains(p.index()));
-        if !cfg.rpo.iter().any(|b| back(*b) && counts(b)) {
+        let chooses = |b: &Block| func.blocks[*b].params.iter().any(|p| chosen.contains(p.index()));
+        if !cfg.rpo.iter().any(|b| back(*b) && chooses(b)) {
             return None;
         }
         loop {

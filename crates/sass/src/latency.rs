@@ -244,7 +244,8 @@ pub fn reader(inst: &Inst, file: RegFile, operand: Option<u8>, nth: u8) -> Reade
     if file == RegFile::UR {
         match inst.operands.get(usize::from(at)) {
             Some(Operand::Const { .. }) => return Reader::Site(ReadSite::Constant),
-            Some(Operand::Addr { .. }) if matches!(class(inst), Class::Gmma | Class::Engine | Class::EngineBarrier) => {}
+            Some(Operand::Addr { .. })
+                if matches!(class(inst), Class::Gmma | Class::Engine | Class::EngineBarrier) => {}
             Some(Operand::Addr { .. }) => {
                 let near = inst.has_near_address(usize::from(at));
                 return Reader::Site(if near { ReadSite::Shared } else { ReadSite::Global });
