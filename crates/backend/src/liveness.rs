@@ -11,6 +11,7 @@ use ori::registers::{FILES, Registers};
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Register, Value};
 use rustc_hash::FxHashMap;
 use sass::{AddrWidth, ConstBank, Reg};
+use smallvec::SmallVec;
 
 /// Numbers every register of every value, then every physical register.
 #[derive(Clone, Debug)]
@@ -419,50 +420,141 @@ impl Ranges {
     }
 }
 
-/// Uniform registers belong to the warp: while some lanes are here, others may be anywhere else, so what is live from block to block is
-/// live everywhere; unless it lives where all lanes of the warp are together only: then none of them is elsewhere. This widens one
-/// lane's intervals so.
+/// Where lanes of a warp may be at once. All were together in some block last; from there each went on to blocks in which they need not be, and none
+/// has come to the next one in which they are. So the blocks that can be reached so from one of the former are a region. Those in which the warp is
+/// together are in none, others in one or several.
+pub struct Apart {
+    /// The regions that each block is in.
+    of: SecondaryMap<Block, SmallVec<[u32; 2]>>,
+    /// The blocks of each region.
+    pub regions: Vec<Vec<Block>>,
+}
+
+impl Apart {
+    /// The regions between the blocks in which the `whole` warp is together, if that is known of any.
+    pub fn new(cfg: &Cfg, whole: Option<&FixedBitSet>) -> Apart {
+        let mut out = Apart { of: SecondaryMap::new(), regions: Vec::new() };
+        let Some(whole) = whole else {
+            out.add(cfg.rpo.clone());
+            return out;
+        };
+        let parted = |b: &Block| !whole.contains(b.index());
+        // What lanes go on to from each block where they are together; from the entry, if they are not there.
+        let mut begins: Vec<SmallVec<[Block; 2]>> = Vec::new();
+        begins.extend(cfg.rpo.first().filter(|b| parted(b)).map(|b| SmallVec::from_slice(&[*b])));
+        for &b in cfg.rpo.iter().filter(|b| !parted(b)) {
+            let mut next: SmallVec<[Block; 2]> = cfg.succs[b].iter().copied().filter(parted).collect();
+            next.sort_unstable();
+            next.dedup();
+            if !next.is_empty() && !begins.contains(&next) {
+                begins.push(next);
+            }
+        }
+        // Of very many, those beyond are taken for one.
+        let rest: Vec<Block> = begins.drain(begins.len().min(MOST_REGIONS)..).flatten().collect();
+        let begins = begins.into_iter().map(|b| b.to_vec()).chain(Some(rest).filter(|r| !r.is_empty()));
+        for mut work in begins {
+            let mut seen = FixedBitSet::with_capacity(cfg.rpo.len());
+            while let Some(b) = work.pop() {
+                if !seen.put(cfg.order[b] as usize) {
+                    work.extend(cfg.succs[b].iter().filter(|s| parted(s)));
+                }
+            }
+            out.add(seen.ones().map(|k| cfg.rpo[k]).collect());
+        }
+        out
+    }
+
+    fn add(&mut self, blocks: Vec<Block>) {
+        blocks.iter().for_each(|b| self.of[*b].push(self.regions.len() as u32));
+        self.regions.push(blocks);
+    }
+
+    /// The regions in which lanes may be while others are in a block; none where all are together.
+    pub fn of(&self, b: Block) -> &[u32] {
+        &self.of[b]
+    }
+}
+
+/// More regions of [`Apart`] than this are not told apart.
+const MOST_REGIONS: usize = 256;
+
+/// Uniform registers belong to the warp: while some lanes are here, others may be anywhere else in a region of [`Apart`], so what is live from block
+/// to block there is live in all of that. This widens one lane's intervals so.
 pub struct Spread {
     /// Where stretches of code end in which the lanes that are there stay among themselves: blocks, and places at which others may run.
     ends: Vec<u32>,
-    /// Where blocks begin, ascending, and in front of each how many there are in which lanes may be apart; then of all.
-    blocks: Vec<u32>,
-    apart: Vec<u32>,
+    /// Where blocks begin, ascending, and the regions of each.
+    blocks: Vec<(u32, SmallVec<[u32; 2]>)>,
+    /// The code of each region, ascending.
+    regions: Vec<Vec<Segment>>,
 }
 
 impl Spread {
     /// For the blocks of a numbering, in some of which, if that is known, the `whole` warp is together.
     pub fn new(func: &Function, cfg: &Cfg, n: &Numbering, whole: Option<&FixedBitSet>) -> Spread {
+        let apart = Apart::new(cfg, whole);
         let mut ends = Vec::with_capacity(cfg.rpo.len());
-        let mut apart = vec![0];
         for &b in &cfg.rpo {
             let insts = func.blocks[b].insts.iter();
             ends.extend(insts.filter(|i| others_run(func, &func.insts[**i])).map(|i| 2 * n.inst[*i] + 1));
             ends.push(2 * n.term[b] + 2);
-            let together = whole.is_some_and(|w| w.contains(b.index()));
-            apart.push(apart.last().unwrap_or(&0) + u32::from(!together));
         }
-        let blocks = cfg.rpo.iter().map(|b| 2 * n.entry[*b]).collect();
-        Spread { ends, blocks, apart }
+        let segments = |blocks: &Vec<Block>| {
+            let mut out = Vec::new();
+            let all = blocks.iter().map(|b| Segment { start: 2 * n.entry[*b], end: 2 * n.term[*b] + 2 });
+            all.for_each(|s| add(&mut out, s));
+            out
+        };
+        let regions = apart.regions.iter().map(segments).collect();
+        let blocks = cfg.rpo.iter().map(|b| (2 * n.entry[*b], apart.of(*b).into())).collect();
+        Spread { ends, blocks, regions }
     }
-    /// The interval that replaces these, ascending, if they are not all in one stretch.
-    pub fn widened(&self, mut lane: impl DoubleEndedIterator<Item = Segment> + Clone) -> Option<Segment> {
+
+    /// The intervals that replace these, ascending, if they are not all in one stretch, and lanes may be apart in some.
+    pub fn widened(
+        &self,
+        mut lane: impl DoubleEndedIterator<Item = Segment> + Clone,
+    ) -> Option<Vec<Segment>> {
         let all = lane.clone();
         let first = lane.next()?;
         let last = lane.next_back().unwrap_or(first);
         let stretch = |point: u32| self.ends.partition_point(|e| *e <= point);
-        let several = stretch(first.start) != stretch(last.end - 1);
-        (several && !self.is_together(all)).then_some(self.everywhere())
+        if stretch(first.start) == stretch(last.end - 1) {
+            return None;
+        }
+        let block = |point: u32| self.blocks.partition_point(|b| b.0 <= point);
+        let mut found: SmallVec<[u32; 4]> = SmallVec::new();
+        for s in all.clone() {
+            let touched = &self.blocks[block(s.start).saturating_sub(1)..block(s.end - 1)];
+            for r in touched.iter().flat_map(|b| &b.1) {
+                if !found.contains(r) {
+                    found.push(*r);
+                }
+            }
+        }
+        if found.is_empty() {
+            return None;
+        }
+        let mut parts: Vec<Segment> = all.collect();
+        found.iter().for_each(|r| parts.extend(&self.regions[*r as usize]));
+        parts.sort_unstable_by_key(|s| s.start);
+        let mut out = Vec::with_capacity(parts.len());
+        parts.into_iter().for_each(|s| add(&mut out, s));
+        Some(out)
     }
-    /// Whether the whole warp is together wherever something lives.
-    fn is_together(&self, mut lane: impl Iterator<Item = Segment>) -> bool {
-        let up_to = |point: u32| self.apart[self.blocks.partition_point(|b| *b <= point)];
-        let before = |point: u32| self.apart[self.blocks.partition_point(|b| *b <= point).saturating_sub(1)];
-        lane.all(|s| up_to(s.end - 1) == before(s.start))
-    }
+
     /// The whole function.
     pub fn everywhere(&self) -> Segment {
         Segment { start: 0, end: self.ends.last().copied().unwrap_or(0) }
+    }
+}
+
+/// Adds a segment to ascending ones.
+fn add(all: &mut Vec<Segment>, s: Segment) {
+    match all.last_mut().filter(|last| last.end >= s.start) {
+        Some(last) => last.end = last.end.max(s.end),
+        None => all.push(s),
     }
 }
 

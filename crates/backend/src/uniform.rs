@@ -19,7 +19,7 @@ pub use chains::run as bring_less;
 pub use part::at_barriers as part_at_barriers;
 
 use crate::convergence;
-use crate::liveness::{self, Liveness};
+use crate::liveness::{self, Apart, Liveness};
 use crate::remat::is_word_or_pair;
 use crate::together::WholeWarp;
 use across::Budget;
@@ -62,12 +62,12 @@ pub fn run(func: &mut Function, cfg: &Cfg, spared: &Spared) -> Option<FixedBitSe
     let meetings: FxHashSet<Inst> = insts.filter(|i| ori::meeting::is_meeting(&func.insts[*i])).collect();
     let lanes = liveness::Lanes::new(func);
     let live = Liveness::new(func, cfg, &lanes);
-    let lost = Lost::new(func, cfg, &lanes, &live);
-    let found = Found::new(&with_regions, &loops, &meetings, &lost.values);
-    // Lanes that call a function elsewhere take registers that the others still need.
-    if lost.calls.iter().any(|b| !found.whole.contains(b.index())) {
-        return None;
-    }
+    let with_cfg = Cfg::new(&with_regions);
+    let warp = WholeWarp::new(&with_regions, &with_cfg, &meetings);
+    let whole = warp.blocks(&with_cfg);
+    let apart = Apart::new(cfg, Some(&whole));
+    let lost = lost(func, cfg, &lanes, &live, &apart);
+    let found = Found::new(&with_regions, &loops, (warp, whole), &lost);
     let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
     let alive = Live { lanes: &lanes, live: &live };
     let budget = |chosen: &FixedBitSet| {
@@ -116,41 +116,37 @@ pub fn brings_in_loops(func: &Function, cfg: &Cfg) -> bool {
     cfg.rpo.iter().filter(brings).any(|b| loops.depth(*b) > 0)
 }
 
-/// What calls take from uniform registers.
-struct Lost {
-    /// The blocks with such calls.
-    calls: Vec<Block>,
-    /// Values that live across one.
-    values: FixedBitSet,
-}
-
-impl Lost {
-    fn new(func: &Function, cfg: &Cfg, lanes: &liveness::Lanes, live: &Liveness) -> Lost {
-        let mut lost = Lost { calls: Vec::new(), values: FixedBitSet::with_capacity(func.values.len()) };
-        let destroys =
-            |d: &InstData| liveness::destroyed(func, d).is_some_and(|all| !all.of(RegFile::UR).is_empty());
-        for &b in &cfg.rpo {
-            let block = &func.blocks[b];
-            if !block.insts.iter().any(|i| destroys(&func.insts[*i])) {
-                continue;
+/// The values that live across calls which take uniform registers, or where others of the warp's lanes may be in such a call.
+fn lost(func: &Function, cfg: &Cfg, lanes: &liveness::Lanes, live: &Liveness, apart: &Apart) -> FixedBitSet {
+    let mut lost = FixedBitSet::with_capacity(func.values.len());
+    let owner = |l: &u32| lanes.owner(*l).map(|(v, _)| v);
+    let destroys =
+        |d: &InstData| liveness::destroyed(func, d).is_some_and(|all| !all.of(RegFile::UR).is_empty());
+    let calls = |b: &&Block| func.blocks[**b].insts.iter().any(|i| destroys(&func.insts[*i]));
+    let mut beside: FxHashSet<Block> = FxHashSet::default();
+    for &b in cfg.rpo.iter().filter(calls) {
+        apart.of(b).iter().for_each(|r| beside.extend(&apart.regions[*r as usize]));
+        let block = &func.blocks[b];
+        let passed = block.term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+        let mut now: FxHashSet<Value> = live.live_out[b].iter().filter_map(owner).chain(passed).collect();
+        now.extend(block.term.used_name().and_then(Name::value));
+        for d in block.insts.iter().rev().map(|i| &func.insts[*i]) {
+            d.for_each_def(|n| {
+                n.value().map(|v| now.remove(&v));
+            });
+            if destroys(d) {
+                lost.extend(now.iter().map(|v| v.index()));
             }
-            lost.calls.push(b);
-            let passed = block.term.targets().into_iter().flat_map(|t| t.args.iter().copied());
-            let owner = |l: &u32| lanes.owner(*l).map(|(v, _)| v);
-            let mut now: FxHashSet<Value> = live.live_out[b].iter().filter_map(owner).chain(passed).collect();
-            now.extend(block.term.used_name().and_then(Name::value));
-            for d in block.insts.iter().rev().map(|i| &func.insts[*i]) {
-                d.for_each_def(|n| {
-                    n.value().map(|v| now.remove(&v));
-                });
-                if destroys(d) {
-                    lost.values.extend(now.iter().map(|v| v.index()));
-                }
-                d.for_each_use(|n| now.extend(n.value()));
-            }
+            d.for_each_use(|n| now.extend(n.value()));
         }
-        lost
     }
+    for &b in cfg.rpo.iter().filter(|b| beside.contains(*b)) {
+        let between = live.live_in[b].iter().chain(&live.live_out[b]).filter_map(owner);
+        let passed = func.blocks[b].term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+        lost.extend(between.chain(passed).map(EntityRef::index));
+        lost.extend(func.blocks[b].params.iter().map(|p| p.index()));
+    }
+    lost
 }
 
 /// What the uniform datapath can compute.
@@ -165,13 +161,16 @@ struct Found {
 }
 
 impl Found {
-    /// All such values of a function with its regions: those that nothing speaks against. `meetings`: WARPSYNCs at which lanes of several places meet;
-    /// `lost`: values that live where uniform registers do not.
-    fn new(func: &Function, loops: &LoopForest, meetings: &FxHashSet<Inst>, lost: &FixedBitSet) -> Found {
+    /// All such values of a function with its regions: those that nothing speaks against. `lost`: values that live where uniform registers do not.
+    fn new(
+        func: &Function,
+        loops: &LoopForest,
+        (warp, whole): (WholeWarp, FixedBitSet),
+        lost: &FixedBitSet,
+    ) -> Found {
         let cfg = Cfg::new(func);
-        let warp = WholeWarp::new(func, &cfg, meetings);
         let none = FixedBitSet::with_capacity(func.values.len());
-        let mut found = Found { fit: none, words: SecondaryMap::new(), whole: warp.blocks(&cfg) };
+        let mut found = Found { fit: none, words: SecondaryMap::new(), whole };
         let word = |v: &Value| {
             let d = func.values[*v];
             d.file == RegFile::R && d.width == 1 && !warp.differs(*v)

@@ -186,7 +186,8 @@ const MANY: usize = 8;
 
 /// Where all lanes of the warp are together, if that matters: if uniform registers change, or many live from block to block.
 fn together_for(func: &Function, cfg: &Cfg) -> Option<WholeWarp> {
-    let many = || across(func, cfg, |v| func.values[v].file == RegFile::UR) > MANY;
+    let most = if func.callees.is_empty() { MANY } else { 0 };
+    let many = || across(func, cfg, |v| func.values[v].file == RegFile::UR) > most;
     (!changing(func, cfg).is_empty() || func.entry && many()).then(|| {
         // Behind those at which lanes of several places meet they go on from there.
         let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).copied();

@@ -276,7 +276,7 @@ impl Spiller {
                 let l = lanes.lane(v, i);
                 let lane = intervals.of(l);
                 let widened = spread.as_ref().and_then(|spread| spread.widened(lane.iter().copied()));
-                for s in widened.as_ref().map_or(lane, std::slice::from_ref) {
+                for s in widened.as_deref().unwrap_or(lane) {
                     starts.push((s.start, s.end, l));
                     length[v] += s.end - s.start;
                 }

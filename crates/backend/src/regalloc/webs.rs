@@ -550,7 +550,8 @@ impl Webs {
         }
     }
 
-    /// Makes uniform webs that live from block to block, or past a place at which other lanes may run, live everywhere. `fresh` is an unused value number.
+    /// Makes uniform webs that live from block to block, or past a place at which other lanes may run, live wherever those may be. `fresh` is an unused
+    /// value number.
     fn spread_uniform(&mut self, func: &Function, cfg: &Cfg, whole: Option<&FixedBitSet>, mut fresh: u32) {
         let spread = Spread::new(func, cfg, &self.numbering, whole);
         for d in self.webs.values_mut().filter(|d| matches!(d.file, RegFile::UR | RegFile::UP)) {
@@ -560,7 +561,7 @@ impl Webs {
                     let same = lane.iter().all(|h| h.number == first.number);
                     let number = if same { first.number } else { fresh };
                     fresh += 1;
-                    *lane = [Held { at, number }].into_iter().collect();
+                    *lane = at.into_iter().map(|at| Held { at, number }).collect();
                 }
             }
         }

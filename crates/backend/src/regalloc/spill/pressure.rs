@@ -25,7 +25,7 @@ pub(super) fn most_needed(
         for i in 0..d.width {
             let lane = intervals.of(lanes.lane(v, i));
             let widened = spread.as_ref().and_then(|spread| spread.widened(lane.iter().copied()));
-            for s in widened.as_ref().map_or(lane, std::slice::from_ref) {
+            for s in widened.as_deref().unwrap_or(lane) {
                 change[s.start as usize] += 1;
                 change[s.end as usize] -= 1;
             }
