@@ -220,7 +220,6 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
         }
     }
     plan.stage(&code, func, aim);
-    plan.widen(&code, func, aim);
     let mut counts = false;
     let wanted = counters && manager.admits(phases::COUNTERS);
     if wanted && (short(&plan) || uniform::brings_in_loops(func, &cfg)) {
@@ -255,7 +254,6 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, attempt: Attempt) -> 
                 }
             }
             planned.stage(&with, &other, aim);
-            planned.widen(&with, &other, aim);
             let fewer = issued(&with, &other) < WORTH * issued(&code, func);
             planned.settle_beside(&with, &mut plan, &code);
             if planned.is_worth(&plan, aim, fewer) {
@@ -291,8 +289,6 @@ const STAGES: i32 = 2;
 const MOST_STAGED: i32 = 80;
 /// Loops take them where they take such a share of the time then.
 const STAGED: f64 = 0.8;
-/// Registers that are not offered to loops, of the most that there are.
-const TUPLES: i32 = 32;
 /// How much more often a block in a loop is executed than one outside, and loops that count.
 const TURNS: f64 = 10.0;
 const NESTED: u32 = 4;
@@ -586,36 +582,6 @@ impl Plan {
                 return;
             }
         }
-    }
-
-    /// Gives loops all registers with which no fewer blocks of threads fit, where they take less time with them.
-    fn widen(&mut self, code: &Code, func: &Function, aim: i32) {
-        let in_loops: Vec<usize> = (0..code.blocks.len()).filter(|b| code.blocks[*b].depth > 0).collect();
-        if self.missing() > 0 || in_loops.is_empty() {
-            return;
-        }
-        let block = func.warps_of_block().unwrap_or(4) as i32;
-        let fit = |stated: i32| warps(stated, aim) / block;
-        // Tuples take more than is planned.
-        let most = i32::from(func.max_regs) - TUPLES;
-        let stated = (self.stated..=most).rev().find(|s| fit(*s) == fit(self.stated)).unwrap_or(most);
-        if stated < self.stated + STEP {
-            return;
-        }
-        let now: f64 = in_loops.iter().map(|b| time(&code.blocks[*b], &self.blocks[*b])).sum();
-        let then: Vec<Vec<Ordered>> =
-            in_loops.iter().map(|b| ordered(code, &code.blocks[*b], stated)).collect();
-        let long: f64 = in_loops.iter().zip(&then).map(|(b, o)| time(&code.blocks[*b], o)).sum();
-        if long >= WORTH * now {
-            return;
-        }
-        for (b, orders) in in_loops.into_iter().zip(then) {
-            self.most = self.most.max(needed(&code.blocks[b], &orders));
-            self.blocks[b] = orders;
-        }
-        self.stated = stated;
-        self.missing = (self.most - usable(stated, code.reserve)).max(0);
-        self.time += long - now;
     }
 
     /// Puts the blocks in order.

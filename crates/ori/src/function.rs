@@ -778,14 +778,6 @@ impl Function {
         }
         self.tuning = tuning;
     }
-    /// How many warps a block of threads has, as far as launch bounds tell.
-    pub fn warps_of_block(&self) -> Option<u32> {
-        let [x, y, z] = self.threads;
-        // Bounds of their number alone stand for each direction.
-        let number = x == y && z == x.min(MOST_THREADS[2]);
-        let threads = if number { x } else { x.saturating_mul(y).saturating_mul(z) };
-        (self.threads != MOST_THREADS).then(|| threads.clamp(1, MOST_THREADS[0]).div_ceil(32))
-    }
     /// A new empty block at the end of the layout, ending in [`Terminator::Unreachable`].
     pub fn add_block(&mut self) -> Block {
         let b = self.blocks.push(BlockData {
