@@ -72,7 +72,8 @@ impl Lower<'_, '_> {
         };
         let words = [word(self, 1 << 30), word(self, 1 << 31)];
         let data = self.b.collect(&words);
-        self.b.inst(Opcode::STS, &[Mod::_64], &[at, operand(data)]);
+        // It keeps its place among accesses, as in ptxas's code.
+        self.b.inst(Opcode::STS, &[Mod::_64, Mod::STRONG], &[at, operand(data)]);
         Ok(())
     }
 
