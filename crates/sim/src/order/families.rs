@@ -296,6 +296,8 @@ const FREE: &[(&[Side], &[Side])] = &[
     (&[Of(Family::Texture)], &[Of(Family::Texture)]),
     (PLAIN, &[Of(Family::Texture)]),
     (ATOMIC, &[Of(Family::Texture)]),
+    // Seen with `bar.sync` and `barrier.sync`, sm_75, 80 and 90.
+    (&[Of(Family::Block)], &[Of(Family::Texture)]),
 ];
 
 /// Whether two statements may change places, of which at least one belongs to a family.
