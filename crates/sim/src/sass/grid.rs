@@ -394,6 +394,11 @@ impl<'a> Grid<'a> {
                     }
                 }
                 if moved {
+                    // At a branch the warp may change to other lanes, which write what these did.
+                    let goes_on = m.warp.groups.last().is_some_and(|g| g.mask == lanes && g.pc == pc);
+                    if !goes_on {
+                        m.warp.written = Default::default();
+                    }
                     break;
                 }
                 if left == 0 {
