@@ -73,6 +73,10 @@ pub struct Values<'m> {
     here: FxHashMap<RegId, Linear>,
     /// The unknowns that they held where the block began.
     entered: FxHashMap<RegId, u32>,
+    /// How often the block defines each, up to here.
+    made: FxHashMap<RegId, u32>,
+    /// What those hold that one block alone defines, once, behind it.
+    kept: FxHashMap<RegId, Linear>,
 }
 
 /// What registers with several definitions hold where a block ends.
@@ -134,6 +138,8 @@ impl<'m> Values<'m> {
             definitions,
             here: FxHashMap::default(),
             entered: FxHashMap::default(),
+            made: FxHashMap::default(),
+            kept: FxHashMap::default(),
         }
     }
 
@@ -142,6 +148,19 @@ impl<'m> Values<'m> {
     pub fn enter_block(&mut self, known: Option<&Left>) {
         self.here = known.cloned().unwrap_or_default();
         self.entered.clear();
+        self.made.clear();
+    }
+
+    /// Whether the block defines some register as often as the whole function does.
+    pub fn defines_all(&self) -> bool {
+        self.made.iter().any(|(r, n)| self.definitions[*r] == *n)
+    }
+
+    /// At the end of a block that is executed once: registers that nothing else defines keep what it leaves in them.
+    pub fn leave_for_good(&mut self) {
+        let whole = self.made.iter().filter(|(r, n)| self.definitions[**r] == **n);
+        let held = whole.filter_map(|(r, _)| Some((*r, self.here.get(r)?.clone())));
+        self.kept.extend(held);
     }
 
     /// At the end of a block.
@@ -187,7 +206,7 @@ impl<'m> Values<'m> {
             self.fixed[r] = Some(v.clone());
             return v;
         }
-        if let Some(v) = self.here.get(&r) {
+        if let Some(v) = self.here.get(&r).or_else(|| self.kept.get(&r)) {
             return v.clone();
         }
         let v = self.fresh();
@@ -272,6 +291,7 @@ impl<'m> Values<'m> {
                 self.fixed[r] = Some(v);
             } else {
                 self.here.insert(r, v);
+                *self.made.entry(r).or_default() += 1;
             }
         }
     }

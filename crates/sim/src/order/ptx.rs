@@ -377,6 +377,9 @@ impl<'m> Program<'m> {
                 }
                 program.values.step(inst);
             }
+            if program.values.defines_all() && !program.reaches(k, k) {
+                program.values.leave_for_good();
+            }
             if program.succs[k as usize].contains(&k) {
                 left.insert(k, program.values.left().clone());
                 program.rounds.extend(program.values.steps().map(|(u, step)| (u, (k, step))));
