@@ -182,6 +182,11 @@ impl Latency {
         self.write_cycles("PACE", &self.pace, out);
         self.write_cycles("STALL", &self.stall, out);
         self.write_apart(opcodes, out);
+        let queues = self.masks(&self.class_names(), "queues").0;
+        let _ = writeln!(
+            out,
+            "/// The classes of the set `queues`, by bits.\npub(crate) const QUEUES: u64 = {queues:#x};"
+        );
     }
 
     /// Distances that instructions keep for something that is no register.

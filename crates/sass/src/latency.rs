@@ -3,8 +3,8 @@
 use crate::form::target_bit;
 use crate::inst::{Inst, Mods, Operand};
 use crate::isa::{
-    APART, CLASS_OF, CLASSES_BY_MOD, Class, Mod, Opcode, PACE, PARTS, RAW, STALL, UNIT_OF, UNITS, Unit, WAR,
-    WAW,
+    APART, CLASS_OF, CLASSES_BY_MOD, Class, Mod, Opcode, PACE, PARTS, QUEUES, RAW, STALL, UNIT_OF, UNITS,
+    Unit, WAR, WAW,
 };
 use crate::reg::RegFile;
 use crate::target::Target;
@@ -244,8 +244,7 @@ pub fn reader(inst: &Inst, file: RegFile, operand: Option<u8>, nth: u8) -> Reade
     if file == RegFile::UR {
         match inst.operands.get(usize::from(at)) {
             Some(Operand::Const { .. }) => return Reader::Site(ReadSite::Constant),
-            Some(Operand::Addr { .. })
-                if matches!(class(inst), Class::Gmma | Class::Engine | Class::EngineBarrier) => {}
+            Some(Operand::Addr { .. }) if QUEUES >> class(inst) as u64 & 1 != 0 => {}
             Some(Operand::Addr { .. }) => {
                 let near = inst.has_near_address(usize::from(at));
                 return Reader::Site(if near { ReadSite::Shared } else { ReadSite::Global });
