@@ -571,3 +571,54 @@ pub fn values_read(func: &Function, cfg: &Cfg) -> FixedBitSet {
     }
     read
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lanes part at block 0 and meet in block 3, and part there again; block 6 can be reached from either.
+    const TEXT: &str = "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {
+block0:
+    v0:P = ISETP.LT.AND PT, RZ, 0x9, PT, PT
+    branch v0, block1, block2
+block1:
+    jump block3
+block2:
+    branch v0, block3, block6
+block3:
+    branch v0, block4, block5
+block4:
+    jump block6
+block5:
+    branch v0, block5, block6
+block6:
+    exit
+}
+";
+
+    #[test]
+    fn regions_are_what_lanes_reach_before_they_are_together_again() {
+        let func = ori::parse::parse(TEXT).unwrap();
+        let cfg = Cfg::new(&func);
+        let block = Block::from_u32;
+        let whole: FixedBitSet = [0, 3].into_iter().collect();
+        let apart = Apart::new(&cfg, Some(&whole));
+        let regions = |b: u32| {
+            let all = apart.of(block(b)).iter().map(|r| {
+                let mut blocks: Vec<u32> = apart.regions[*r as usize].iter().map(|b| b.as_u32()).collect();
+                blocks.sort_unstable();
+                blocks
+            });
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(regions(0), Vec::<Vec<u32>>::new());
+        assert_eq!(regions(1), [vec![1, 2, 6]]);
+        assert_eq!(regions(2), regions(1));
+        assert_eq!(regions(5), [vec![4, 5, 6]]);
+        assert_eq!(regions(6), [vec![1, 2, 6], vec![4, 5, 6]]);
+        // Where nothing is known lanes may be anywhere.
+        let apart = Apart::new(&cfg, None);
+        assert_eq!(apart.regions.len(), 1);
+        assert_eq!(apart.regions[0].len(), 7);
+    }
+}

@@ -67,9 +67,10 @@ pub fn run(func: &mut Function, cfg: &Cfg, spared: &Spared) -> Option<FixedBitSe
     let whole = warp.blocks(&with_cfg);
     let apart = Apart::new(cfg, Some(&whole));
     let lost = lost(func, cfg, &lanes, &live, &apart);
-    let found = Found::new(&with_regions, &loops, (warp, whole), &lost);
+    let found = Found::new((&with_regions, &with_cfg), &loops, (&warp, whole), &lost);
     let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
     let alive = Live { lanes: &lanes, live: &live };
+    // What lives where lanes may be apart counts everywhere, although allocation keeps it for its regions alone: room for tuples is left so.
     let budget = |chosen: &FixedBitSet| {
         let uniform = |v: Value| match func.values[v].file {
             RegFile::R => chosen.contains(v.index()),
@@ -161,14 +162,14 @@ struct Found {
 }
 
 impl Found {
-    /// All such values of a function with its regions: those that nothing speaks against. `lost`: values that live where uniform registers do not.
+    /// All such values of a function with its regions: those that nothing speaks against. `whole`: the blocks of `warp` in which all lanes are together;
+    /// `lost`: values that live where uniform registers do not.
     fn new(
-        func: &Function,
+        (func, cfg): (&Function, &Cfg),
         loops: &LoopForest,
-        (warp, whole): (WholeWarp, FixedBitSet),
+        (warp, whole): (&WholeWarp, FixedBitSet),
         lost: &FixedBitSet,
     ) -> Found {
-        let cfg = Cfg::new(func);
         let none = FixedBitSet::with_capacity(func.values.len());
         let mut found = Found { fit: none, words: SecondaryMap::new(), whole };
         let word = |v: &Value| {
@@ -205,7 +206,7 @@ impl Found {
             found.fit.set(v, false);
             found.words[Value::new(v)] = None;
         }
-        while found.drop_some(func, &cfg, loops) {}
+        while found.drop_some(func, cfg, loops) {}
         found
     }
 

@@ -181,7 +181,8 @@ fn changing(func: &Function, cfg: &Cfg) -> Vec<Block> {
     cfg.rpo.iter().copied().filter(changes).collect()
 }
 
-/// With so many uniform registers that live from block to block it matters where lanes are together.
+/// With more uniform registers than this that live from block to block it matters where lanes are together; with any, if functions are called, which
+/// take them wherever lanes may be.
 const MANY: usize = 8;
 
 /// Where all lanes of the warp are together, if that matters: if uniform registers change, or many live from block to block.
