@@ -368,8 +368,8 @@ fn check_program(
 
 /// Whether, of a loop's body that the code has several times, the access `second` has an instruction of the access that should
 /// come before it for each of its own up to there: then `first`, which stands behind it, is one of a later round. Plain reads may
-/// have been left out where a round knows what it would read; of them one must be there. Instructions of other opcodes do other
-/// parts of a statement.
+/// have been left out where a round knows what it would read; of them one must be there, or, as only the last round's may be needed,
+/// the access `second` has an instruction behind it, too. Instructions of other opcodes do other parts of a statement.
 fn is_of_a_later_round(
     program: &Program,
     code: &Code,
@@ -378,17 +378,21 @@ fn is_of_a_later_round(
     first: &Done,
     second: &Done,
 ) -> bool {
-    let above = |d: &&Done| match d.block == second.block {
-        true => d.at <= second.at,
-        false => blocks.dominates(d.block, second.block),
+    // Whether the first of two stands in front of the other, or is it.
+    let in_front = |d: &Done, of: &Done| match d.block == of.block {
+        true => d.at <= of.at,
+        false => blocks.dominates(d.block, of.block),
     };
     let op = |d: &Done| code.insts[d.at].as_ref().map(|i| i.op);
-    let count = |of: &Done| {
-        let same = |d: &&Done| d.access == of.access && op(d) == op(of);
-        done.iter().filter(same).filter(above).count()
+    let all = |of: &Done| {
+        let (access, op_of) = (of.access, op(of));
+        done.iter().filter(move |d| d.access == access && op(d) == op_of)
     };
-    let needed = if program.accesses[first.access].is_plain_read() { 1 } else { count(second) };
-    count(first) >= needed
+    let above = |of: &Done| all(of).filter(|d| in_front(d, second)).count();
+    if program.accesses[first.access].is_plain_read() {
+        return above(first) > 0 || all(second).any(|d| in_front(first, d));
+    }
+    above(first) >= above(second)
 }
 
 /// Looks for pairs in the wrong order: of each access and those before it, in its block and in those that dominate it, that
