@@ -66,15 +66,38 @@ fn spills(inst: &Inst) -> u64 {
     }
 }
 
+/// Whether a guard says, after this code, that not all lanes of the warp are there: `VOTE.ANY R0, PT, PT; ISETP.NE.U32.AND P0, PT, R0, -0x1, PT`.
+fn asks_for_all(code: &[Option<Inst>], guard: sass::Guard<Reg>) -> bool {
+    let is = |o: &Operand, r: Reg| matches!(o, Operand::Reg(x) if x.reg == r);
+    let back = || code.iter().rev().map_while(|i| i.as_ref()).take_while(|i| i.op != Opcode::BRA);
+    let compares = |i: &&Inst| i.operands.first().is_some_and(|o| is(o, guard.pred));
+    let Some(compared) = back().find(compares).filter(|i| !guard.not && i.op == Opcode::ISETP) else {
+        return false;
+    };
+    match &compared.operands[..] {
+        [_, _, Operand::Reg(here), Operand::Imm(0xffff_ffff), ..] if compared.mods.has(sass::Mod::NE) => {
+            back()
+                .any(|i| i.op == Opcode::VOTE && is(&i.operands[0], here.reg) && is(&i.operands[2], Reg::PT))
+        }
+        _ => false,
+    }
+}
+
 /// The loop with the most products, of those in which no other has any; loops in it without products, in which something is waited for, do
 /// not count.
 fn round(kernel: &cubin::read::KernelImage, target: Target) -> Option<Round> {
     let code: Vec<Option<Inst>> =
         (0..).zip(&kernel.code).map(|(n, w)| sass::decode(*w, target, 16 * n).ok()).collect();
-    // Where lanes are apart at a collective instruction ptxas's code goes another way, with a copy of the products: none goes there here.
-    let apart = |i: &Inst| i.op == Opcode::BRA && i.mods.has(sass::Mod::DIV);
+    // Where lanes are apart at a collective instruction the code goes another way, with a copy of the products: none goes there here.
+    let apart = |k: usize, i: &Inst| {
+        i.op == Opcode::BRA && (i.mods.has(sass::Mod::DIV) || asks_for_all(&code[..k], i.guard))
+    };
     let mut straight = code.clone();
-    straight.iter_mut().flatten().filter(|i| apart(i)).for_each(|i| i.op = Opcode::NOP);
+    for (k, i) in straight.iter_mut().enumerate().filter_map(|(k, i)| Some((k, i.as_mut()?))) {
+        if apart(k, i) {
+            i.op = Opcode::NOP;
+        }
+    }
     let products =
         |l: &flow::Loop| l.body.iter().filter_map(|k| code[*k].as_ref()).filter(|i| is_product(i)).count();
     let all: Vec<(flow::Loop, usize)> =

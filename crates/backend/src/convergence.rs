@@ -83,6 +83,33 @@ pub fn calls(func: &Function, b: Block) -> bool {
 /// # Errors
 /// On instructions of the warp that are not as lowering makes them.
 pub fn run(func: &mut Function) -> Result<(), Error> {
+    let placed = place(func)?;
+    gather(func, &placed)
+}
+
+/// The WARPSYNCs of a function without barriers at which lanes may meet lanes that are at others.
+///
+/// # Errors
+/// On instructions of the warp that are not as lowering makes them.
+pub fn shared_places(func: &Function) -> Result<FxHashSet<Inst>, Error> {
+    let mut func = func.clone();
+    let placed = place(&mut func)?;
+    let cfg = Cfg::new(&func);
+    let sites = Sites::new(&func, &cfg)?;
+    Ok(needed(&func, &cfg, sites.as_ref(), &placed).1)
+}
+
+/// What is known of a function whose barriers have been placed.
+struct Placed {
+    /// Blocks at whose end lanes part.
+    divergent: FixedBitSet,
+    /// The regions of barriers.
+    bodies: SecondaryMap<Value, Option<BlockSet>>,
+    /// WARPSYNCs that keep lanes of different masks apart.
+    divided: FxHashSet<Inst>,
+}
+
+fn place(func: &mut Function) -> Result<Placed, Error> {
     let cfg = Cfg::new(func);
     let dom = DomTree::dominators(&cfg);
     let trimmed = without_early_exits(func, &cfg);
@@ -179,7 +206,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
             body.insert(to);
         }
     }
-    gather(func, &divergent, &bodies, &divided)
+    Ok(Placed { divergent, bodies, divided })
 }
 
 /// The WARPSYNCs of lanes that do something apart from those of other masks; where all lanes surely have the same one, or
@@ -207,14 +234,31 @@ fn lanes_of_several_masks(func: &mut Function, uniformity: &Uniformity) -> Resul
     Ok(found)
 }
 
-/// Takes WARPSYNCs away where all lanes are together, and lets lanes meet that are at different ones. `divergent`: blocks
-/// at whose end lanes part; `bodies`: the regions of barriers; `divided`: WARPSYNCs that keep lanes of different masks apart.
-fn gather(
-    func: &mut Function,
-    divergent: &FixedBitSet,
-    bodies: &SecondaryMap<Value, Option<BlockSet>>,
-    divided: &FxHashSet<Inst>,
-) -> Result<(), Error> {
+/// The WARPSYNCs where lanes may not be together, and those at which they may meet lanes that are at others.
+fn needed(
+    func: &Function,
+    cfg: &Cfg,
+    sites: Option<&Sites>,
+    placed: &Placed,
+) -> (FxHashSet<Inst>, FxHashSet<Inst>) {
+    let Placed { divergent, bodies, divided } = placed;
+    let mut shared: FxHashSet<Inst> = FxHashSet::default();
+    // What is shared parts lanes, so that more may be.
+    loop {
+        let needed = Together::new(func, cfg, divergent, &shared, divided, false).needed();
+        let Some(sites) = sites else { return (needed, shared) };
+        let parts = |b: Block| divergent.contains(b.index());
+        let within = |v: Value, b: Block| bodies[v].as_ref().is_some_and(|r| r.contains(b));
+        let found = sites.shared(func, cfg, &needed, &shared, parts, within);
+        if found.len() == shared.len() {
+            return (needed, shared);
+        }
+        shared = found;
+    }
+}
+
+/// Takes WARPSYNCs away where all lanes are together, and lets lanes meet that are at different ones.
+fn gather(func: &mut Function, placed: &Placed) -> Result<(), Error> {
     let is_warpsync = |d: &InstData| d.op == Op::Sass(Opcode::WARPSYNC);
     let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
     if !insts.any(|i| is_warpsync(&func.insts[*i])) {
@@ -223,19 +267,7 @@ fn gather(
     }
     let cfg = Cfg::new(func);
     let sites = Sites::new(func, &cfg)?;
-    let mut shared: FxHashSet<Inst> = FxHashSet::default();
-    // What is shared parts lanes, so that more may be.
-    let needed = loop {
-        let needed = Together::new(func, &cfg, divergent, &shared, divided, false).needed();
-        let Some(sites) = sites.as_ref() else { break needed };
-        let parts = |b: Block| divergent.contains(b.index());
-        let within = |v: Value, b: Block| bodies[v].as_ref().is_some_and(|r| r.contains(b));
-        let found = sites.shared(func, &cfg, &needed, &shared, parts, within);
-        if found.len() == shared.len() {
-            break needed;
-        }
-        shared = found;
-    };
+    let (needed, shared) = needed(func, &cfg, sites.as_ref(), placed);
     for &b in &cfg.rpo {
         let insts = std::mem::take(&mut func.blocks[b].insts);
         let stays = |i: &Inst| !is_warpsync(&func.insts[*i]) || needed.contains(i);
@@ -250,7 +282,7 @@ fn gather(
         for i in func.blocks[b].insts.clone().into_iter().rev() {
             if shared.contains(&i) {
                 meetings::call(func, b, i)?;
-            } else if divided.contains(&i) && ori::meeting::is_meeting(&func.insts[i]) {
+            } else if placed.divided.contains(&i) && ori::meeting::is_meeting(&func.insts[i]) {
                 meetings::do_apart(func, b, i)?;
             }
         }

@@ -16,6 +16,7 @@ pub mod legalize;
 pub mod link;
 pub mod liveness;
 pub mod machine;
+pub mod meet_once;
 pub mod meetings;
 pub mod order;
 pub mod phases;
@@ -169,6 +170,10 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
     if !serial && manager.admits(phases::TOGETHER) {
         manager.run(phases::TOGETHER, &mut func, together::run);
         verify(phases::TOGETHER, &func, manager, &mut lanes)?;
+    }
+    if !serial && manager.admits(phases::MEET_ONCE) {
+        manager.run(phases::MEET_ONCE, &mut func, meet_once::run);
+        verify(phases::MEET_ONCE, &func, manager, &mut lanes)?;
     }
     manager.run(phases::LEGALIZE, &mut func, legalize::run)?;
     pool::divide(&mut func);

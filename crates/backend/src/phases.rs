@@ -17,6 +17,7 @@ macro_rules! phases {
 
 phases! {
     TOGETHER: optional from 2, "together", "OptimizeSyncInstructions", "WARPSYNC goes where no lane can be alone whatever regions there will be, before blocks are put in order";
+    MEET_ONCE: optional from 2, "meet-once", "OptimizeSyncInstructions", "one question whether the whole warp is there for several elections, shuffles and votes in a row, where lanes may meet lanes at others ([convergence](convergence.md#the-warp-together))";
     LEGALIZE: needed, "legalize", "LateExpansionUnsupportedOps", "operands that the encodings take";
     PREPASS: optional from 1, "prepass", "ScheduleInstructions", "the order in a block, for registers and latency ([scheduling](#scheduling))";
     EARLY: optional from 2, "early", "OriHoistInvariantsLate", "what a later block computes where its operands come to their end, if registers are short";

@@ -58,6 +58,8 @@ pub struct Together<'f> {
     strict: FixedBitSet,
     /// Barriers to which each warp comes as a whole: behind them it is together, whatever is thought of the way there.
     barriers: FxHashSet<Inst>,
+    /// Blocks to which the whole warp comes or nobody.
+    asked: FixedBitSet,
     /// At the start of each block, at its end, and where a barrier was set; true until shown otherwise.
     start: SecondaryMap<Block, bool>,
     end: SecondaryMap<Block, bool>,
@@ -82,7 +84,10 @@ impl<'f> Together<'f> {
         let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
         let left = insts.filter_map(barrier_left).collect();
         let barriers = FxHashSet::default();
-        let mut out = Together { func, cfg, shared, divided, early, strict, barriers, start, end, set, left };
+        let of_all = cfg.rpo.iter().filter_map(|b| ori::meeting::whole_warp(func, *b));
+        let asked = of_all.filter(|b| cfg.preds[*b].len() == 1).map(|b| b.index()).collect();
+        let mut out =
+            Together { func, cfg, shared, divided, early, strict, barriers, asked, start, end, set, left };
         out.follow(divergent);
         out
     }
@@ -103,6 +108,8 @@ impl<'f> Together<'f> {
             for &b in &cfg.rpo {
                 let mut together = match b == func.entry_block() {
                     true => func.entry,
+                    // There the whole warp was asked for.
+                    false if self.asked.contains(b.index()) => true,
                     false => {
                         let apart = |p: Block| {
                             leaves_lanes(func, divergent, p, b)
@@ -278,6 +285,9 @@ fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>, left
 
 /// Whether two ways lead out of `b`, chosen lane by lane.
 pub fn splits(func: &Function, b: Block) -> bool {
+    if ori::meeting::whole_warp(func, b).is_some() {
+        return false;
+    }
     match &func.blocks[b].term {
         Terminator::Branch { cond, taken, fall, .. } => {
             let constant = matches!(cond, Name::Phys(r) if r.is_zero());

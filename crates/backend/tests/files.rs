@@ -2,8 +2,8 @@
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p oxptxas-backend` writes the results.
 
 use backend::{
-    async_copies, balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule,
-    together, uniform, zero,
+    async_copies, balance, convergence, emit, hazards, legalize, machine, meet_once, prepass, regalloc,
+    schedule, together, uniform, zero,
 };
 use ori::{Allocated, Manager, Plan};
 use std::fmt::Write;
@@ -54,6 +54,10 @@ fn run(pass: &str, mut func: ori::Function) -> String {
         }
         "together" => {
             together::run(&mut func);
+            verified(func)
+        }
+        "meet-once" => {
+            meet_once::run(&mut func);
             verified(func)
         }
         "convergence" => {

@@ -5,9 +5,9 @@
 //! Where lanes may be at two such instructions at once, they meet in a function that all of these call. It is known
 //! by its name alone, which says what it executes.
 
-use crate::{Function, InstData, Op, Operand, abi};
+use crate::{Block, Function, InstData, Macro, Name, Op, Operand, Terminator, Value, abi};
 use sass::ops::Warpsync;
-use sass::{Mod, Mods, Opcode, RegFile, Role, SlotKind};
+use sass::{Effect, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind};
 
 /// Marks what lanes do together with lanes at another such instruction.
 pub const MARK: Mod = Mod::DIV;
@@ -111,6 +111,45 @@ pub fn constant_lanes(d: &InstData) -> Option<u32> {
     }
 }
 
+/// The block to which the branch at the end of `b` leads where all lanes of the warp are there, if that is what it asks: lanes that come together go
+/// on together.
+pub fn whole_warp(func: &Function, b: Block) -> Option<Block> {
+    let Terminator::Branch { cond: Name::Val(missing), not: false, taken, fall } = &func.blocks[b].term
+    else {
+        return None;
+    };
+    let all = |r: &RegOp<Name>| *r == RegOp::plain(Name::Phys(Reg::PT));
+    let is_all = |o: &Operand| matches!(o, Operand::Reg(r) if all(r));
+    let names = |o: &Operand, v: Value| *o == crate::operand(v);
+    // What is compared, once the comparison was found.
+    let mut here = None;
+    for i in func.blocks[b].insts.iter().rev() {
+        let d = &func.insts[*i];
+        match (d.op, &d.operands[..], here) {
+            (
+                Op::Sass(Opcode::ISETP),
+                [p, other, Operand::Reg(a), Operand::Imm(0xffff_ffff), with, carry],
+                None,
+            ) if names(p, *missing) => {
+                let compares = d.mods == Mods::of(&[Mod::NE, Mod::U32, Mod::AND]) && d.is_unguarded();
+                let alone = is_all(other) && is_all(with) && is_all(carry) && *a == RegOp::plain(a.reg);
+                here = Some(a.reg.value().filter(|_| compares && alone)?);
+            }
+            (Op::Sass(Opcode::VOTE), [v, p, q], Some(found)) if names(v, found) => {
+                let votes = d.mods == Mods::of(&[Mod::ANY]) && d.is_unguarded() && is_all(p) && is_all(q);
+                return Some(fall.block).filter(|f| votes && *f != taken.block);
+            }
+            // Others may have come meanwhile.
+            (Op::Sass(op), ..) if matches!(op.info().effect, Effect::Sync(_) | Effect::Control(_)) => {
+                return None;
+            }
+            (Op::Macro(Macro::Call), ..) => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Takes all marks away.
 pub fn unmark(func: &mut Function) {
     let marked = |d: &InstData| matches!(d.op, Op::Sass(Opcode::WARPSYNC | Opcode::VOTE)) && d.mods.has(MARK);
@@ -120,6 +159,23 @@ pub fn unmark(func: &mut Function) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_for_the_whole_warp() {
+        let asks = |between: &str, mask: &str| {
+            let text = format!(
+                "function f sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R = VOTE.ANY PT, PT\n{between}    \
+                 v1:P = ISETP.NE.U32.AND PT, v0, {mask}, PT, PT\n    branch v1, block1, block2\nblock1:\n    exit\nblock2:\n    exit\n}}\n"
+            );
+            let func = crate::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            whole_warp(&func, func.entry_block()).map(|b| b.to_string())
+        };
+        assert_eq!(asks("", "0xffffffff").as_deref(), Some("block2"));
+        assert_eq!(asks("    v2:R = copy RZ\n", "0xffffffff").as_deref(), Some("block2"));
+        // Others may have come since.
+        assert_eq!(asks("    WARPSYNC PT, 0xffffffff\n", "0xffffffff"), None);
+        assert_eq!(asks("", "0xffff"), None);
+    }
 
     #[test]
     fn names_say_what_is_executed() {

@@ -112,7 +112,13 @@ impl Code {
         let several = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1);
         let held = |b: Block| grants.map(|g| g.held(b).into());
         let asks: FxHashSet<_> = loops.loops.keys().filter(|l| asks_barrier(func, cfg, &loops, *l)).collect();
-        let depth = |b| loops.depth(b) - u32::from(loops.innermost(b).is_some_and(|l| asks.contains(&l)));
+        // Lanes are seldom at several places of one kind.
+        let apart = |b: Block| match cfg.preds[b].as_slice() {
+            [p] => ori::meeting::whole_warp(func, *p).is_some_and(|all| all != b),
+            _ => false,
+        };
+        let asking = |b| u32::from(loops.innermost(b).is_some_and(|l| asks.contains(&l)));
+        let depth = |b| if apart(b) { 0 } else { loops.depth(b) - asking(b) };
         let blocks = several.map(|b| Stretch { held: held(b), ..walk.block(b, depth(b)) }).collect();
         let code = Code { blocks, reserve, tuning: func.tuning.clone() };
         (code, Alive { lanes, live })

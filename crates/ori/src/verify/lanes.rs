@@ -435,7 +435,10 @@ impl Watch {
         let alike = |what: What| {
             let known: &Uniformity = uniformity.get_or_init(|| Uniformity::new(func, &after.cfg));
             match what {
-                What::Branch(b) => !known.is_divergent_branch(b),
+                // Lanes that come together to the question whether the whole warp is there go on together.
+                What::Branch(b) => {
+                    !known.is_divergent_branch(b) || crate::meeting::whole_warp(func, b).is_some()
+                }
                 What::Value(v) => !known.is_divergent(v),
             }
         };
