@@ -4,17 +4,22 @@
 //! Nothing parts lanes within a block, though: if all are there at its first such place, they are at those that follow. So what stands between those
 //! is there twice: for the whole warp, without any WARPSYNC, and, at the function's end, as it was. ptxas 13.0.88 has one `BRA.DIV` for up to
 //! five elections with what the elected lane does (docs/convergence.md).
+//!
+//! What the warp executes for an elected lane needs no guard where that is one of the lanes there. Where lanes meet, it may be among
+//! the others, which execute the same elsewhere.
 
 use crate::convergence;
+use crate::meetings::kind;
 use crate::waits::{gathers, lets_others_run};
 use fixedbitset::FixedBitSet;
 use ori::edit::Clones;
-use ori::meeting::{Kind, constant_lanes, is_meeting};
+use ori::meeting::{MARK, constant_lanes, is_meeting};
 use ori::{
     ALWAYS, Block, BlockCall, Builder, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value,
     operand,
 };
 use rustc_hash::FxHashSet;
+use sass::ops::{Elect, Voteu};
 use sass::{Effect, Mod, Mods, Opcode, Reg, RegFile};
 use std::ops::Range;
 use thin_vec::ThinVec;
@@ -22,9 +27,13 @@ use thin_vec::ThinVec;
 /// The most instructions that are there twice.
 const MOST: usize = 160;
 
-/// Asks once wherever that will do; whether there was such a place.
+/// Asks once wherever that will do, and takes needless guards away; whether there were any.
 pub fn run(func: &mut Function) -> bool {
-    let several = |b: &&Block| func.blocks[**b].insts.iter().filter(|i| is_place(func, **i)).nth(1).is_some();
+    let several = |b: &&Block| {
+        let insts = &func.blocks[**b].insts;
+        insts.iter().filter(|i| is_place(func, **i)).nth(1).is_some()
+            || insts.iter().any(|i| is_vote_of_elected(&func.insts[*i]))
+    };
     let blocks: Vec<Block> = func.layout.iter().filter(several).copied().collect();
     if blocks.is_empty() {
         return false;
@@ -38,13 +47,24 @@ pub fn run(func: &mut Function) -> bool {
             changed = true;
         }
     }
+    for b in func.layout.clone() {
+        changed |= drop_guards(func, b, &shared);
+    }
+    if changed {
+        ori::dead::remove(func);
+    }
     changed
 }
 
-/// Whether it is a place where all lanes of the warp may meet others, at what is in no function but for that.
+/// Whether it is a place where all lanes of the warp may meet others.
 fn is_place(func: &Function, i: Inst) -> bool {
     let d = &func.insts[i];
     is_meeting(d) && d.is_unguarded() && constant_lanes(d) == Some(!0)
+}
+
+/// Whether it is the guard of what the warp executes for an elected lane.
+fn is_vote_of_elected(d: &InstData) -> bool {
+    d.op == Op::Sass(Opcode::VOTEU) && d.mods.has(MARK)
 }
 
 /// Whether an instruction may be there twice, and leaves lanes together that came together.
@@ -61,25 +81,30 @@ fn may_be_twice(func: &Function, d: &InstData) -> bool {
     alone && !labels && !gathers(func, d) && !lets_others_run(func, d)
 }
 
-/// What is to be there twice of a block: from its first place where lanes that are `shared` meet, if there is a second one.
+/// What is to be there twice of a block: from its first place where lanes that are `shared` meet, if there is a second one, or an elected lane does
+/// something there.
 fn stretch(func: &Function, b: Block, shared: &FxHashSet<Inst>) -> Option<Range<usize>> {
     let insts = &func.blocks[b].insts;
-    let place = |k: usize| is_place(func, insts[k]) && shared.contains(&insts[k]);
     // The barriers of a block do not only gather lanes.
-    let follows = |k: usize| match insts.get(k + 1).and_then(|i| Kind::of(&func.insts[*i])) {
-        Some(kind) => kind.op != Opcode::BAR,
-        None => true,
+    let place = |k: usize| {
+        is_place(func, insts[k])
+            && shared.contains(&insts[k])
+            && kind(func, b, k).is_ok_and(|kind| kind.op != Opcode::BAR)
     };
     let mut at = 0;
     while at < insts.len() {
-        if !(place(at) && follows(at)) {
+        if !place(at) {
             at += 1;
             continue;
         }
-        let twice = |k: &usize| place(*k) && follows(*k) || may_be_twice(func, &func.insts[insts[*k]]);
-        let end = (at..insts.len()).take_while(|k| twice(k)).last()? + 1;
-        let last = (at..end).rev().find(|k| place(*k))?;
-        if last == at {
+        let twice = |k: &usize| place(*k) || may_be_twice(func, &func.insts[insts[*k]]);
+        let mut end = (at..insts.len()).take_while(|k| twice(k)).last()? + 1;
+        if end - at > MOST {
+            // Up to what belongs to another place.
+            end = (at + 1..at + MOST).rev().find(|k| place(*k))?;
+        }
+        let does = insts[at..end].iter().any(|i| is_vote_of_elected(&func.insts[*i]));
+        if !does && !(at + 1..end).any(place) {
             at = end;
             continue;
         }
@@ -96,9 +121,50 @@ fn stretch(func: &Function, b: Block, shared: &FxHashSet<Inst>) -> Option<Range<
             });
         }
         let whole = (start..at).all(|k| may_be_twice(func, &func.insts[insts[k]]));
-        return Some(start..end).filter(|r| whole && r.len() <= MOST && !leaves_uniform(func, b, r));
+        // A vote that tells who met belongs to a place before it.
+        let gathers = |i: &&Inst| func.insts[**i].op != Op::Sass(Opcode::WARPSYNC);
+        let tells = |i: &Inst| func.insts[*i].op == Op::Sass(Opcode::VOTE) && func.insts[*i].mods.has(MARK);
+        let cut = insts[end..].iter().take_while(gathers).any(tells);
+        return Some(start..end)
+            .filter(|r| whole && !cut && r.len() <= 2 * MOST && !leaves_uniform(func, b, r));
     }
     None
+}
+
+/// Takes the guards of what the warp executes for an elected lane away, where that is one of the lanes there; whether there were any.
+fn drop_guards(func: &mut Function, b: Block, shared: &FxHashSet<Inst>) -> bool {
+    let mut needless: Vec<Value> = Vec::new();
+    let mut met = false;
+    let mut elected: Vec<Value> = Vec::new();
+    for i in &func.blocks[b].insts {
+        let d = &func.insts[*i];
+        if is_meeting(d) {
+            met = shared.contains(i) || d.mods.has(Mod::EXCLUSIVE) && constant_lanes(d).is_none();
+        }
+        let value = |o: &Operand| match o {
+            Operand::Reg(r) if !r.not => r.reg.value(),
+            _ => None,
+        };
+        if let Some(s) = Elect::of(d).filter(|_| !met && d.is_unguarded()) {
+            elected.extend(value(s.p));
+        }
+        if let Some(s) = Voteu::of(d).filter(|_| is_vote_of_elected(d))
+            && value(s.a).is_some_and(|p| elected.contains(&p))
+        {
+            needless.extend(value(s.p));
+        }
+    }
+    if needless.is_empty() {
+        return false;
+    }
+    for i in func.blocks[b].insts.clone() {
+        let d = &mut func.insts[i];
+        if d.guard.pred.value().is_some_and(|v| needless.contains(&v)) && !d.guard.not {
+            d.guard = ALWAYS;
+            d.kept = ThinVec::new();
+        }
+    }
+    true
 }
 
 fn defines(func: &Function, i: Inst, v: Value) -> bool {

@@ -88,6 +88,14 @@ pub fn is_of_those_here(func: &Function, b: Block, at: usize) -> Result<bool, Er
     Ok(rest(func, b, at)?.kind.is_of_those_here())
 }
 
+/// What follows the marked WARPSYNC at `at`.
+///
+/// # Errors
+/// On code that is not as lowering makes it.
+pub fn kind(func: &Function, b: Block, at: usize) -> Result<Kind, Error> {
+    Ok(rest(func, b, at)?.kind)
+}
+
 impl Sites {
     /// Finds them; `None` if there is none.
     ///

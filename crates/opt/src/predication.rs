@@ -148,7 +148,17 @@ struct Plan {
     /// The condition.
     guard: Guard,
     /// Whether it holds in one of the active lanes.
-    elected: bool,
+    elected: Elected,
+}
+
+/// Whether a predicate holds in one of the active lanes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Elected {
+    No,
+    /// In one of those of the warp that elect; those at other instructions may be among them.
+    OfThoseThatMeet,
+    /// In one of those that are here.
+    OfThoseHere,
 }
 
 /// What a load, a store or a computation needs to be executed by threads that do not take the side.
@@ -301,7 +311,7 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
     let limits = if varying[condition] { DIVERGENT } else { UNIFORM };
     let alone = first.is_none() || second.is_none();
     let lane = alone && sides.iter().flatten().all(|s| !s.guard.not);
-    let elected = lane && elects(func, b, condition);
+    let elected = if lane { elects(func, b, condition) } else { Elected::No };
     let most = if alone { limits.one } else { limits.two };
     for (n, side) in sides.iter().enumerate() {
         // A selection counts for the side that there is.
@@ -320,7 +330,7 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
             }
         }
         // The warp executes what one of its lanes is elected for, as many instructions as there are: the others have nothing to do meanwhile.
-        if elected && once > 0 {
+        if elected != Elected::No && once > 0 {
             continue;
         }
         // ptxas keeps branches around more than one of these, and around one and an arrival.
@@ -341,17 +351,21 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
 /// Whether a block elects one of its active lanes, for which the predicate holds, and has the same lanes to its end. What is executed
 /// once for all active lanes needs no guard then: ptxas 13.0.88 has UTCHMMA, UTMALDG, UBLKCP, UTCBAR, UTMASTG and SYNCS.EXCH so, as
 /// many as there are, and arrivals beside them under the lane's guard (docs/predication.md).
-fn elects(func: &Function, b: Block, predicate: Value) -> bool {
-    let mut elected = false;
+fn elects(func: &Function, b: Block, predicate: Value) -> Elected {
+    let mut elected = Elected::No;
+    let mut meets = false;
     for i in &func.blocks[b].insts {
         let d = &func.insts[*i];
+        meets |= ori::meeting::is_meeting(d);
         let info = d.opcode().map(Opcode::info);
         if let Some(s) = Elect::of(d) {
             let chosen =
                 |o: &Operand| matches!(o, Operand::Reg(r) if *r == RegOp::plain(Name::Val(predicate)));
-            elected |= d.is_unguarded() && chosen(s.p) && *s.a == operand(Name::Phys(Reg::PT));
+            if d.is_unguarded() && chosen(s.p) && *s.a == operand(Name::Phys(Reg::PT)) {
+                elected = if meets { Elected::OfThoseThatMeet } else { Elected::OfThoseHere };
+            }
         } else if info.is_some_and(|i| i.sync || i.control) || matches!(d.op, Op::Macro(Macro::Call)) {
-            elected = false;
+            elected = Elected::No;
         }
     }
     elected
@@ -475,12 +489,14 @@ fn is_plain(r: &RegOp<Name>) -> bool {
     *r == RegOp::plain(r.reg)
 }
 
-/// A guard that holds for the warp where another one holds for any of the active lanes, made at the end of `before`.
-fn of_warp(func: &mut Function, before: &mut Vec<Inst>, guard: Guard, loc: Loc) -> Guard {
+/// A guard that holds for the warp where another one holds for any of the active lanes, made at the end of `before`; marked, if it holds wherever
+/// no lanes meet others.
+fn of_warp(func: &mut Function, before: &mut Vec<Inst>, guard: Guard, marked: bool, loc: Loc) -> Guard {
     let any = func.add_value(RegFile::UP, 1);
     let lane = Operand::Reg(RegOp { not: guard.not, ..RegOp::plain(guard.pred) });
     let operands = [operand(Name::Phys(Reg::URZ)), operand(any), lane].into_iter().collect();
-    let (op, mods) = (Op::Sass(Opcode::VOTEU), Mods::of(&[Mod::ANY]));
+    let mods: &[Mod] = if marked { &[Mod::ANY, ori::meeting::MARK] } else { &[Mod::ANY] };
+    let (op, mods) = (Op::Sass(Opcode::VOTEU), Mods::of(mods));
     let kept = ThinVec::new();
     before.push(func.insts.push(InstData { guard: ori::ALWAYS, op, mods, operands, kept, loc }));
     Guard { pred: Name::Val(any), not: false }
@@ -491,16 +507,19 @@ fn apply(func: &mut Function, b: Block, plan: Plan, alike: impl Fn(&InstData) ->
     let kept = plan.kept();
     let mut insts = std::mem::take(&mut func.blocks[b].insts);
     for side in plan.sides.iter().flatten() {
+        let mut warp = None;
         for i in std::mem::take(&mut func.blocks[side.block].insts) {
             let needs = match fit(&func.insts[i]) {
                 Fit::Load | Fit::Store => true,
                 Fit::Brings => !alike(&func.insts[i]),
                 _ => kept.contains_key(&i),
             };
-            if fit(&func.insts[i]) == Fit::Warp && plan.elected {
+            if fit(&func.insts[i]) == Fit::Warp && plan.elected == Elected::OfThoseHere {
                 // Once for the warp is once for its lane.
             } else if fit(&func.insts[i]) == Fit::Warp {
-                let guard = of_warp(func, &mut insts, side.guard, func.insts[i].loc);
+                let loc = func.insts[i].loc;
+                let marked = plan.elected == Elected::OfThoseThatMeet;
+                let guard = *warp.get_or_insert_with(|| of_warp(func, &mut insts, side.guard, marked, loc));
                 put_under(func, &mut insts, i, guard, None);
             } else if needs {
                 put_under(func, &mut insts, i, side.guard, kept.get(&i).copied());
@@ -749,6 +768,11 @@ block2(v20:R):
         {
             assert!(text.contains(own), "{own}: {text}");
         }
+        // Where lanes meet others, the one that is elected may be among those; the backend knows whether they do.
+        let met = branched(&format!("WARPSYNC.DIV PT, 0xffffffff\n    {elect}"), &side, "v9", "v2");
+        let any =
+            met.lines().find_map(|l| l.trim().strip_suffix(":UP = VOTEU.ANY.DIV URZ, v3")).expect("a vote");
+        assert_eq!(met.matches(&format!("@{any} UTMALDG.2D [v32], [v33]")).count(), 2, "{met}");
         // Not where other lanes may have come since, nor of some of those that elect.
         for before in [
             format!("{elect}\n    WARPSYNC PT, 0xffffffff"),

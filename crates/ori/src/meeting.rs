@@ -4,6 +4,8 @@
 //!
 //! Where lanes may be at two such instructions at once, they meet in a function that all of these call. It is known
 //! by its name alone, which says what it executes.
+//!
+//! A VOTEU with the modifier is the guard of what the warp executes for an elected lane: it holds where no lanes meet others.
 
 use crate::{Block, Function, InstData, Macro, Name, Op, Operand, Terminator, Value, abi};
 use sass::ops::Warpsync;
@@ -152,7 +154,9 @@ pub fn whole_warp(func: &Function, b: Block) -> Option<Block> {
 
 /// Takes all marks away.
 pub fn unmark(func: &mut Function) {
-    let marked = |d: &InstData| matches!(d.op, Op::Sass(Opcode::WARPSYNC | Opcode::VOTE)) && d.mods.has(MARK);
+    let marked = |d: &InstData| {
+        matches!(d.op, Op::Sass(Opcode::WARPSYNC | Opcode::VOTE | Opcode::VOTEU)) && d.mods.has(MARK)
+    };
     func.insts.values_mut().filter(|d| marked(d)).for_each(|d| d.mods.remove(MARK));
 }
 

@@ -408,6 +408,15 @@ const ELECTIONS: &[(&str, &str)] = &[
     E: selp.u32 %r3, 1, 2, %p4; st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; ret;",
     ),
     (
+        "what is elected for is done once by lanes that meet",
+        "
+    st.shared.u32 [sh+16], 1; st.shared.u32 [sh+20], 1; st.shared.u32 [sh+24], 1; st.shared.u32 [sh+28], 1;
+    fence.proxy.async; bar.sync 0; mov.u32 %r5, sh;
+    @%p3 bra A; elect.sync %r2|%p4, -1; @!%p4 bra E; cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%out], [%r5+16], 16; bra E;
+    A: elect.sync %r2|%p4, -1; @!%p4 bra E; cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%out+16], [%r5+16], 16;
+    E: cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret;",
+    ),
+    (
         "election with two masks, the warp together",
         "
     and.b32 %r4, %lane, 16; shl.b32 %r5, 0xffff, %r4; elect.sync %r2|%p4, %r5; selp.u32 %r3, 1, 2, %p4;
@@ -590,6 +599,69 @@ fn graph(seed: u64) -> String {
 
 /// Ends of the thread beside the last block.
 const ENDS: u64 = 3;
+
+/// Several shuffles, votes and elections in a row in two arms, round for round: the lanes of each warp are all in one of them, or meet those of the
+/// other (`backend::meet_once`).
+#[test]
+fn lanes_meet_at_several_places_in_a_row() {
+    let mut wrong = Vec::new();
+    for seed in 0..60 {
+        let elects = seed % 2 == 1;
+        let body = rows(seed, elects);
+        for (arch, source) in sources(&body, if elects { 90 } else { 75 }) {
+            let settings = Settings { opt_level: 3, ..Settings::new(Target::parse(arch).unwrap()) };
+            let cubin = compile(&source, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render("")));
+            let verdict = verdict(&source, &cubin.cubin);
+            if verdict != Verdict::Same {
+                wrong.push(format!("seed {seed}, {arch}: {verdict:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The body of such a program: both arms have instructions of the same kinds in the same order.
+fn rows(seed: u64, elects: bool) -> String {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 7;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let kinds: Vec<u64> = (0..2 + below(4)).map(|_| below(if elects { 5 } else { 4 })).collect();
+    let mut body = String::from("mov.u32 %r2, %id; mov.u32 %r5, 0; mov.u32 %r9, 0;\n");
+    // Whole warps go one way in some rounds.
+    let bits = [1, 2, 16, 32, 33, 40][below(6) as usize];
+    body += &format!(
+        "L: add.u32 %r6, %id, %r5; and.b32 %r6, %r6, {bits}; setp.ne.u32 %p4, %r6, 0; @%p4 bra A;\n"
+    );
+    for arm in 0..2 {
+        if arm == 1 {
+            body += "A:";
+        }
+        for kind in &kinds {
+            let n = 1 + below(31);
+            if below(3) > 0 {
+                body += &format!(" mad.lo.u32 %r2, %r2, {}, {n};", 2 * below(1000) + 3);
+            }
+            body += &match kind {
+                0 => format!(" shfl.sync.bfly.b32 %r3, %r2, {}, 31, -1;", 1 << (n % 5)),
+                1 => " shfl.sync.idx.b32 %r3, %r2, 5, 31, -1;".to_string(),
+                2 => " setp.lt.u32 %p5, %r2, %r9; vote.sync.ballot.b32 %r3, %p5, -1;".to_string(),
+                3 => " setp.ne.u32 %p5, %r2, 3; vote.sync.any.pred %p6, %p5, -1; selp.b32 %r3, 5, 9, %p6;"
+                    .to_string(),
+                _ => " elect.sync %r3|%p5, -1; @%p5 add.u32 %r9, %r9, 7;".to_string(),
+            };
+            body += match below(3) {
+                0 => " add.u32 %r2, %r2, %r3;",
+                1 => " xor.b32 %r2, %r2, %r3; st.global.u32 [%out+8], %r3;",
+                _ => " add.u32 %r9, %r9, %r3;",
+            };
+        }
+        body += if arm == 0 { " bra E;\n" } else { "\n" };
+    }
+    body += &format!("E: add.u32 %r5, %r5, {}; setp.lt.u32 %p4, %r5, 40; @%p4 bra L;\n", 1 + 8 * below(3));
+    body + "st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r9; ret;\n"
+}
 
 /// Name and body of programs in which lanes meet at different instructions, and the first target that takes them.
 fn meetings() -> impl Iterator<Item = (&'static str, &'static str, u8)> {
