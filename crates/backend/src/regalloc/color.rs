@@ -18,19 +18,33 @@ use sass::{Reg, RegFile};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// What holds the registers of a file: of each the slots, their starts ascending (start, end, owner).
 struct Owners(Vec<Vec<(u32, u32, Web)>>);
 
 impl Owners {
-    /// Owners of what register `r` holds in some slots.
-    fn conflicts(&self, r: usize, slots: &Range<u32>) -> impl Iterator<Item = Web> + use<'_> {
-        let held = &self.0[r];
-        let behind = held.partition_point(|(start, ..)| *start < slots.end);
-        let start = slots.start;
-        let overlapping = held[..behind].iter().rev().take_while(move |(_, end, _)| *end > start);
-        overlapping.map(|(.., owner)| *owner)
+    /// Calls `f` for the owners of what register `r` holds in these ranges of slots, which ascend: range by range, the last owner first; until
+    /// it says that it is enough. An owner may come several times.
+    #[inline]
+    fn conflicts(
+        &self,
+        r: usize,
+        ranges: &[Range<u32>],
+        mut f: impl FnMut(Web) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let held = &self.0[r][..];
+        let mut behind = 0;
+        for slots in ranges {
+            behind += held[behind..].partition_point(|(start, ..)| *start < slots.end);
+            for (_, end, owner) in held[..behind].iter().rev() {
+                if *end <= slots.start {
+                    break;
+                }
+                f(*owner)?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     fn occupy(&mut self, r: usize, slots: &Range<u32>, w: Web) {
@@ -504,32 +518,31 @@ impl<'a> Coloring<'a> {
     ) -> Option<(u8, SmallVec<[Web; 4]>)> {
         let ground = self.ground;
         let file = ground.webs.webs[w].file;
-        let mut best: Option<(f32, u8, SmallVec<[Web; 4]>)> = None;
+        let mut best: Option<(u8, SmallVec<[Web; 4]>)> = None;
+        // What the owners have to be lighter than: the limit, then the best that was found.
+        let mut bound = limit;
         let starts = ground.free_starts(w, &ground.taken[file as usize]);
         let owners = self.owners(file);
+        let mut victims: SmallVec<[Web; 4]> = SmallVec::new();
         for r in starts.iter() {
-            let mut victims: SmallVec<[Web; 4]> = SmallVec::new();
+            victims.clear();
             let mut total = 0.0;
-            let lanes = ground.runs(w).flat_map(|(registers, held)| {
-                let of =
-                    move |k: usize| held.iter().flat_map(move |h| owners.conflicts(usize::from(r) + k, h));
-                registers.flat_map(of)
+            let mut add = |owner: Web| {
+                if !victims.contains(&owner) {
+                    total += weight[owner];
+                    victims.push(owner);
+                }
+                if total >= bound { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let lighter = ground.runs(w).try_for_each(|(mut registers, held)| {
+                registers.try_for_each(|k| owners.conflicts(usize::from(r) + k, held, &mut add))
             });
-            for w in lanes {
-                if !victims.contains(&w) {
-                    total += weight[w];
-                    victims.push(w);
-                }
-                if total >= limit || best.as_ref().is_some_and(|b| total >= b.0) {
-                    total = f32::INFINITY;
-                    break;
-                }
-            }
-            if total < limit && best.as_ref().is_none_or(|b| total < b.0) {
-                best = Some((total, r, victims));
+            if lighter.is_continue() && total < bound {
+                bound = total;
+                best = Some((r, victims.clone()));
             }
         }
-        best.map(|(_, r, v)| (r, v))
+        best
     }
 
     fn occupy(&mut self, w: Web, r: u8) {
