@@ -329,7 +329,9 @@ impl<'s> Parser<'s> {
                 }
             }
         }
-        Ok(self.func.take().expect("inside a function").body)
+        let mut body = self.func.take().expect("inside a function").body;
+        body.stmts.shrink_to_fit();
+        Ok(body)
     }
 
     /// Numbers the labels of the body whose `{` was the last token.
@@ -342,8 +344,8 @@ impl<'s> Parser<'s> {
                 Tok::RBrace => {
                     blocks.pop();
                     if blocks.is_empty() {
-                        // Few statements have less than a dozen tokens.
-                        state.body.stmts.reserve((at - self.at) / 12);
+                        // Few statements have less than half a dozen tokens. What is too much is given back at the end.
+                        state.body.stmts.reserve((at - self.at) / 6);
                         return;
                     }
                 }
