@@ -42,15 +42,36 @@ fn keep_memory() {
     const EXTRA: libc::c_int = 1 << 20;
     /// The allocator takes no more for this one.
     const MOST: libc::c_int = 32 << 20;
-    for (parameter, value) in
-        [(libc::M_MMAP_THRESHOLD, MOST), (libc::M_TRIM_THRESHOLD, libc::c_int::MAX), (libc::M_TOP_PAD, EXTRA)]
-    {
+    for (parameter, value) in [
+        (libc::M_MMAP_THRESHOLD, MOST),
+        (libc::M_TRIM_THRESHOLD, libc::c_int::MAX),
+        (libc::M_TOP_PAD, EXTRA),
+        (libc::M_ARENA_MAX, heaps()),
+    ] {
         // SAFETY: it only stores a number in the allocator, and no other thread runs yet. Where a number is refused it does nothing.
         #[allow(unsafe_code)]
         unsafe {
             libc::mallopt(parameter, value);
         }
     }
+}
+
+/// How many heaps threads share, so that one finds what another gave back, above all what the parser did: only large pieces are the
+/// heap's business, for which few threads hardly ever wait.
+#[cfg(target_env = "gnu")]
+fn heaps() -> libc::c_int {
+    /// So many processors to each.
+    const SHARED_BY: libc::c_int = 8;
+    // SAFETY: all zeros are a set without processors, and the system fills in no more than its size.
+    #[allow(unsafe_code)]
+    let processors = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {
+            0 => libc::CPU_COUNT(&set),
+            _ => SHARED_BY,
+        }
+    };
+    (processors / SHARED_BY).max(1)
 }
 
 #[cfg(not(target_env = "gnu"))]
