@@ -57,7 +57,9 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             verified(func)
         }
         "meet-once" => {
+            let mut lanes = ori::verify::lanes::Watch::new(&func, true);
             meet_once::run(&mut func);
+            lanes.step(&func, ori::verify::lanes::Kind::Usual).unwrap_or_else(|e| panic!("{e:?}"));
             verified(func)
         }
         "convergence" => {

@@ -375,7 +375,12 @@ impl<R: Register> Step<'_, R> {
         }
         let ahead = |(b, k): &(Block, u32)| {
             let tree = || self.dominators.get_or_init(|| DomTree::dominators(&self.after.cfg));
-            if *b == s.block { *k < s.gathered } else { tree().dominates(*b, s.block) }
+            // What stands where lanes go that are not all there, others come by as a whole warp.
+            let asks = match self.after.cfg.preds[*b].as_slice() {
+                [p] if (self.alike)(What::Aside(*b)) => *p,
+                _ => *b,
+            };
+            if *b == s.block { *k < s.gathered } else { asks != s.block && tree().dominates(asks, s.block) }
         };
         let mut left = stood.iter().rev().filter_map(|w| self.gathers.get(w)).peekable();
         left.peek().is_some() && !left.any(ahead)
@@ -405,6 +410,8 @@ pub enum What {
     Branch(Block),
     /// A value.
     Value(Value),
+    /// Not lanes, but the block before it: whether they come here where not all of the warp are there ([`crate::meeting::whole_warp`]).
+    Aside(Block),
 }
 
 /// Follows a function through its phases.
@@ -440,6 +447,10 @@ impl Watch {
                     !known.is_divergent_branch(b) || crate::meeting::whole_warp(func, b).is_some()
                 }
                 What::Value(v) => !known.is_divergent(v),
+                What::Aside(b) => match after.cfg.preds[b].as_slice() {
+                    [p] => crate::meeting::whole_warp(func, *p).is_some_and(|all| all != b),
+                    _ => false,
+                },
             }
         };
         let errors = check(before, &after, func, phase, &alike);
