@@ -55,9 +55,9 @@ pub fn run(func: &mut Function) -> bool {
 }
 
 /// What is put in front of instructions.
-type InFront = FxHashMap<Inst, SmallVec<[Inst; 2]>>;
+pub(crate) type InFront = FxHashMap<Inst, SmallVec<[Inst; 2]>>;
 
-fn put_in_front(func: &mut Function, b: Block, mut new: InFront) {
+pub(crate) fn put_in_front(func: &mut Function, b: Block, mut new: InFront) {
     if new.is_empty() {
         return;
     }
@@ -69,9 +69,9 @@ fn put_in_front(func: &mut Function, b: Block, mut new: InFront) {
 }
 
 /// Which numbers the offsets of all instructions that read a value take on top of what they have; those of values that are of other use than as addresses of memory have none.
-type Room = SecondaryMap<Value, Option<(i64, i64)>>;
+pub(crate) type Room = SecondaryMap<Value, Option<(i64, i64)>>;
 
-fn room_of_addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> Room {
+pub(crate) fn room_of_addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> Room {
     let mut as_address: SecondaryMap<Value, u32> = func.per_value();
     let mut room: Room = SecondaryMap::new();
     let insts = || func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
@@ -99,7 +99,7 @@ fn names_nothing(uniform: Option<Name>) -> bool {
 }
 
 /// Whether the offsets of all that read the value take the number.
-fn takes(room: &Room, v: Value, number: i64) -> bool {
+pub(crate) fn takes(room: &Room, v: Value, number: i64) -> bool {
     room[v].is_some_and(|(least, most)| (least..=most).contains(&number))
 }
 
@@ -224,7 +224,7 @@ fn set_terms(func: &mut Function, i: Inst, register: Name, number: u32) {
 }
 
 /// The register and the number of an addition of 32 bits without carries.
-fn number_added(d: &InstData) -> Option<(Name, u32)> {
+pub(crate) fn number_added(d: &InstData) -> Option<(Name, u32)> {
     let s = Iadd3::of(d)?;
     let carries = |o: &Operand| !sums::is_pred(o, Name::Phys(Reg::PT), false);
     if carries(s.carry_out) || carries(s.carry_out2) {

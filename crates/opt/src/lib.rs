@@ -36,6 +36,7 @@ mod single_lane;
 pub mod sink;
 pub mod split_words;
 mod sums;
+pub mod swizzles;
 #[cfg(test)]
 mod testing;
 mod texels;
@@ -176,6 +177,7 @@ pub static PASSES: &[Pass] = &[
     bits::PASS,
     truths::PASS,
     unite_halves::PASS,
+    swizzles::PASS,
     constant_sums::PASS,
     gvn::PASS,
     split_words::PASS,
