@@ -143,10 +143,9 @@ impl<'m> Values<'m> {
         }
     }
 
-    /// At the start of a block nothing is known of registers with several definitions but what they hold where the only block before it
-    /// ends, if that is `known`.
-    pub fn enter_block(&mut self, known: Option<&Left>) {
-        self.here = known.cloned().unwrap_or_default();
+    /// At the start of a block nothing is known of registers with several definitions but what is `known` otherwise.
+    pub fn enter_block(&mut self, known: Left) {
+        self.here = known;
         self.entered.clear();
         self.made.clear();
     }
@@ -161,6 +160,11 @@ impl<'m> Values<'m> {
         let whole = self.made.iter().filter(|(r, n)| self.definitions[**r] == **n);
         let held = whole.filter_map(|(r, _)| Some((*r, self.here.get(r)?.clone())));
         self.kept.extend(held);
+    }
+
+    /// The registers with several definitions that a statement writes.
+    pub fn redefined(&self, inst: &Inst) -> impl Iterator<Item = RegId> {
+        written(inst).filter(|r| self.definitions[*r] > 1)
     }
 
     /// At the end of a block.

@@ -7,10 +7,13 @@ use super::linear::{Left, Linear, Values};
 use ::ptx::ast::{Addr, AddrBase, Func, Inst, LabelId, Operand, RegId, Space, Stmt};
 use ::ptx::{LineIndex, Mod, Module, Op};
 use cranelift_entity::SecondaryMap;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::memory::MemorySpace;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+
+/// With more blocks between one and that which is before it on every way nothing is known of what registers hold.
+const MOST_BETWEEN: usize = 200;
 
 /// A place in a function: a block, numbered in reverse postorder, and a statement of it.
 pub type Place = (u32, u32);
@@ -348,13 +351,13 @@ impl<'m> Program<'m> {
             fences: Vec::new(),
         };
         let mut on_line: BTreeMap<u32, u32> = BTreeMap::new();
-        // What loops of one block leave.
-        let mut left: FxHashMap<u32, Left> = FxHashMap::default();
+        // The registers with several definitions that each block defines, and what those hold where it ends.
+        let all =
+            order.iter().map(|b| blocks[*b].insts.iter().flat_map(|i| program.values.redefined(i)).collect());
+        let defines: Vec<FxHashSet<RegId>> = all.collect();
+        let mut left: Vec<Left> = Vec::with_capacity(order.len());
         for (k, b) in (0..).zip(&order) {
-            let known = match preds[k as usize][..] {
-                [before] if before != k && !program.reaches(k, before) => left.get(&before),
-                _ => None,
-            };
+            let known = program.known(k, &preds, &defines, &left);
             program.values.enter_block(known);
             for (n, inst) in (0..).zip(&blocks[*b].insts) {
                 let line = lines.line(inst.span.start);
@@ -380,8 +383,8 @@ impl<'m> Program<'m> {
             if program.values.defines_all() && !program.reaches(k, k) {
                 program.values.leave_for_good();
             }
+            left.push(program.values.left().clone());
             if program.succs[k as usize].contains(&k) {
-                left.insert(k, program.values.left().clone());
                 program.rounds.extend(program.values.steps().map(|(u, step)| (u, (k, step))));
             }
         }
@@ -541,6 +544,35 @@ impl<'m> Program<'m> {
             family: None,
             bare: true,
         }
+    }
+
+    /// What registers with several definitions hold where a block begins: as where the block ends that is executed directly before on every way, if
+    /// no block in between defines them. `left` is what they hold where each of the blocks up to there ends.
+    fn known(&self, block: u32, preds: &[Vec<u32>], defines: &[FxHashSet<RegId>], left: &[Left]) -> Left {
+        let before = self.idom[block as usize];
+        let Some(known) = left.get(before as usize).filter(|_| before < block) else {
+            return Left::default();
+        };
+        // Behind a loop it is what the last round left, and accesses of all rounds are compared with it: of loops of one block it is known by how
+        // much each round changes them.
+        let around = self.reaches(before, before) && !self.reaches(block, before);
+        if around && !(self.succs[before as usize].contains(&before) && preds[block as usize] == [before]) {
+            return Left::default();
+        }
+        let mut known = known.clone();
+        let mut seen: FxHashSet<u32> = FxHashSet::default();
+        let mut open: Vec<u32> = preds[block as usize].clone();
+        while let Some(b) = open.pop() {
+            if b == before || !seen.insert(b) {
+                continue;
+            }
+            if seen.len() > MOST_BETWEEN {
+                return Left::default();
+            }
+            known.retain(|r, _| !defines[b as usize].contains(r));
+            open.extend(&preds[b as usize]);
+        }
+        known
     }
 
     /// Whether control comes from one block to another.
