@@ -158,8 +158,10 @@ impl std::str::FromStr for Convention {
 /// How the names of functions begin that are parts of instructions, shared by all that need them: they leave uniform
 /// registers alone, and general ones from [`SHARED_REGISTERS`] on. No name of PTX has a dot.
 pub const SHARED: &str = "oxptxas.";
-/// How the names of those among them begin in which lanes meet ([`crate::meeting`]): these use uniform registers, too.
+/// How the names of those among them begin in which lanes meet ([`crate::meeting`]): these use [`MEETING_UNIFORM`], too.
 pub const MEETING: &str = "oxptxas.sync.";
+/// Uniform registers that a function in which lanes meet may change.
+pub const MEETING_UNIFORM: std::ops::Range<u8> = 60..62;
 /// Registers that such a function may use.
 pub const SHARED_REGISTERS: u8 = 32;
 
@@ -188,9 +190,9 @@ pub fn clobbered_by<R: Register>(func: &Function<R>, call: &InstData<R>) -> Regi
         below(&mut clobbered, func.target.info().driver_registers);
     } else if shared {
         below(&mut clobbered, SHARED_REGISTERS);
-        if !meeting {
-            [RegFile::UR, RegFile::UP].into_iter().for_each(|f| *clobbered.of_mut(f) = Set::default());
-        }
+        let uniform = if meeting { MEETING_UNIFORM } else { 0..0 };
+        *clobbered.of_mut(RegFile::UR) = Set::of(uniform.start.into()..uniform.end.into());
+        *clobbered.of_mut(RegFile::UP) = Set::default();
     }
     clobbered
 }

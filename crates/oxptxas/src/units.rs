@@ -276,8 +276,11 @@ impl Units<'_> {
         let shown = std::mem::take(&mut manager.report.text);
         self.paths.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_string(), shown);
         // Callers rely on it.
-        let uniform = code.uregs != 0 && !name.starts_with(ori::abi::MEETING);
-        if uniform || code.regs > ori::abi::SHARED_REGISTERS.into() {
+        let may = if name.starts_with(ori::abi::MEETING) { ori::abi::MEETING_UNIFORM } else { 0..0 };
+        let other = |r: &sass::Reg| {
+            r.file == sass::RegFile::UP || r.file == sass::RegFile::UR && !may.contains(&r.index)
+        };
+        if code.changes().iter().any(other) || code.regs > ori::abi::SHARED_REGISTERS.into() {
             return Err(internal("more registers than it may use".into()));
         }
         Ok(code)
