@@ -18,6 +18,7 @@ mod slots;
 mod sources;
 pub(crate) mod spill;
 mod split;
+mod undefined;
 mod under_way;
 mod webs;
 

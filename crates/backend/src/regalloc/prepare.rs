@@ -1,8 +1,8 @@
 //! Brings a function into the form that the allocator works on: no unreachable blocks, no two edges to one
 //! block with different arguments, no guarded or modifying copies, no register for results that nobody reads.
 
-use super::Error;
 use super::rewrite::move_inst;
+use super::{Error, undefined};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
@@ -26,7 +26,7 @@ pub fn run(func: &mut Function) -> Result<Cfg, Error> {
     let cfg = Cfg::new(func);
     drop_unread(func, &cfg);
     prefer_copies(func, &cfg);
-    let undefined = undefined(func, &cfg);
+    undefined::run(func, &cfg);
     for &b in &cfg.rpo {
         let old = std::mem::take(&mut func.blocks[b].insts);
         let mut out = Vec::with_capacity(old.len());
@@ -37,9 +37,7 @@ pub fn run(func: &mut Function) -> Result<Cfg, Error> {
             if copy && (!d.is_unguarded() || d.operands.iter().any(modifies)) {
                 expand(func, i, &mut out)?;
             } else {
-                if copy {
-                    undefine_here(func, i, &undefined, &mut out);
-                } else if let (Op::Macro(Macro::Undef), false) = (d.op, d.is_unguarded()) {
+                if let (Op::Macro(Macro::Undef), false) = (d.op, d.is_unguarded()) {
                     let d = &mut func.insts[i];
                     d.guard = ALWAYS;
                     d.kept.clear();
@@ -50,40 +48,6 @@ pub fn run(func: &mut Function) -> Result<Cfg, Error> {
         func.blocks[b].insts = out;
     }
     Ok(cfg)
-}
-
-/// The values that hold nothing.
-fn undefined(func: &Function, cfg: &Cfg) -> FixedBitSet {
-    let mut found = FixedBitSet::with_capacity(func.values.len());
-    for i in cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts) {
-        let d = &func.insts[*i];
-        if d.op == Op::Macro(Macro::Undef) {
-            d.for_each_def(|n| found.extend(n.value().map(|v| v.index())));
-        }
-    }
-    found
-}
-
-/// Gives a copy nothing of its own instead of nothing that is elsewhere: it needs no move then, and the other no register.
-fn undefine_here(func: &mut Function, i: Inst, undefined: &FixedBitSet, out: &mut Vec<Inst>) {
-    let loc = func.insts[i].loc;
-    for k in 1..func.insts[i].operands.len() {
-        let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = func.insts[i].operands[k] else { continue };
-        if undefined.contains(v.index()) {
-            let shape = func.values[v];
-            let own = func.add_value(shape.file, shape.width);
-            func.insts[i].operands[k] = operand(own);
-            let nothing = InstData {
-                guard: ALWAYS,
-                op: Op::Macro(Macro::Undef),
-                mods: Mods::none(),
-                operands: thin_vec![operand(own)],
-                kept: ThinVec::new(),
-                loc,
-            };
-            out.push(func.insts.push(nothing));
-        }
-    }
 }
 
 /// Where a register of a tuple is copied for an argument of a block, everything behind the copy reads that: the tuple and its
