@@ -147,13 +147,21 @@ pub struct Terms<'c, 'a> {
     pub most_failed: usize,
     /// If more registers of a file are used it is given up, too.
     pub most_used: [u16; 5],
-    /// Files without a window are as in this one, of the same order.
+    /// Files that are not coloured `anew` are as in this one.
     pub like: Option<&'c Coloring<'a>>,
+    /// The files that are coloured: all where there is none `like` it.
+    pub anew: [bool; 5],
 }
 
 impl Default for Terms<'_, '_> {
     fn default() -> Self {
-        Terms { windows: [0; 5], most_failed: usize::MAX, most_used: [u16::MAX; 5], like: None }
+        Terms {
+            windows: [0; 5],
+            most_failed: usize::MAX,
+            most_used: [u16::MAX; 5],
+            like: None,
+            anew: [true; 5],
+        }
     }
 }
 
@@ -171,6 +179,14 @@ pub struct Coloring<'a> {
     next: Windows,
     /// Registers of each file up to the highest that is used.
     pub used: [u16; 5],
+}
+
+/// A colouring without room for some webs.
+pub struct Failed<'a> {
+    /// Those, as far as nobody gave up.
+    pub webs: Vec<Web>,
+    /// What the others have.
+    pub rest: Coloring<'a>,
 }
 
 /// Webs whose registers would best be the same as another's, and how far their frames are apart then.
@@ -357,15 +373,15 @@ impl<'a> Coloring<'a> {
     /// Colours all webs.
     ///
     /// # Errors
-    /// The webs for which there was no room.
+    /// If there was no room for some.
     pub fn new(
         ground: &'a Ground<'a>,
         order: Order,
         terms: &Terms<'_, 'a>,
-    ) -> Result<Coloring<'a>, Vec<Web>> {
-        let Terms { windows, most_failed, most_used, like } = *terms;
+    ) -> Result<Coloring<'a>, Box<Failed<'a>>> {
+        let Terms { windows, most_failed, most_used, like, anew } = *terms;
         let webs = ground.webs;
-        let of_like = |file: RegFile| like.filter(|_| windows[file as usize] == 0);
+        let of_like = |file: RegFile| like.filter(|_| !anew[file as usize]);
         let mut c = Coloring {
             ground,
             reg: like.map_or(SecondaryMap::with_capacity(webs.webs.len()), |l| l.reg.clone()),
@@ -445,7 +461,7 @@ impl<'a> Coloring<'a> {
             c.occupy(w, r);
         }
         let fits = c.used.iter().zip(most_used).all(|(used, most)| *used <= most);
-        if failed.is_empty() && fits { Ok(c) } else { Err(failed) }
+        if failed.is_empty() && fits { Ok(c) } else { Err(Box::new(Failed { webs: failed, rest: c })) }
     }
 
     /// A register of `file` that is free over `at`, below those already in use.

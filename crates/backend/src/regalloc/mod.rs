@@ -18,7 +18,7 @@ mod slots;
 mod sources;
 pub(crate) mod spill;
 mod split;
-mod undefined;
+pub(crate) mod undefined;
 mod under_way;
 mod webs;
 
@@ -26,7 +26,7 @@ use crate::liveness::Ranges;
 use crate::pool::{self, Grants};
 use crate::together::WholeWarp;
 use crate::uniform::across;
-use color::{Coloring, Order, Terms};
+use color::{Coloring, Failed, Order, Terms};
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
@@ -353,27 +353,44 @@ fn allocate_prepared(
         let called = color::uniform_limit(func);
         let mut ground = color::Ground::new(&webs, limits, called, all_pinned);
         let mut colors = Coloring::new(&ground, Order::Width, &Terms::default());
-        if places && colors.as_ref().is_err_and(|failed| failed.iter().any(|w| ground.is_accumulator(*w))) {
+        let has_accumulator = |f: &Failed<'_>| f.webs.iter().any(|w| ground.is_accumulator(*w));
+        if places && colors.as_ref().is_err_and(|f| has_accumulator(f)) {
             drop(colors);
             ground.place_accumulators();
             colors = Coloring::new(&ground, Order::Width, &Terms::default());
         }
+        let file_of = |w: &webs::Web| webs.webs[*w].file;
         // Files in which the widest first do not find room, whatever others are given out in turn.
         let full = colors
             .as_ref()
             .err()
-            .map_or([false; 5], |failed| FILES.map(|file| failed.iter().any(|w| webs.webs[*w].file == file)));
-        let mut least = usize::MAX;
-        for order in [Order::Area, Order::NegotiatedInTurn(PATIENCE_IN_TURN), Order::Negotiated(PATIENCE)] {
-            if colors.is_err() && (order.patience().is_none() || least <= NEAR && negotiations > 0) {
-                negotiations -= u32::from(order.patience().is_some());
-                let most_failed = if negotiations > 0 { NEAR } else { 0 };
-                let terms = Terms { most_failed, ..Terms::default() };
-                colors = Coloring::new(&ground, order, &terms).or_else(|failed| {
-                    least = least.min(failed.len());
-                    colors
-                });
+            .map_or([false; 5], |failed| FILES.map(|file| failed.webs.iter().any(|w| file_of(w) == file)));
+        if let Err(mut failed) = colors {
+            let mut least = [usize::MAX; 5];
+            for order in [Order::Area, Order::NegotiatedInTurn(PATIENCE_IN_TURN), Order::Negotiated(PATIENCE)]
+            {
+                for file in FILES.into_iter().filter(|file| full[*file as usize]) {
+                    let without = failed.webs.iter().filter(|w| file_of(w) == file).count();
+                    let patient = order.patience().is_some();
+                    if without == 0 || patient && (least[file as usize] > NEAR || negotiations == 0) {
+                        continue;
+                    }
+                    negotiations -= u32::from(patient);
+                    let most_failed = if negotiations > 0 { NEAR } else { 0 };
+                    let anew = FILES.map(|f| f == file);
+                    let terms = Terms { most_failed, anew, like: Some(&failed.rest), ..Terms::default() };
+                    match Coloring::new(&ground, order, &terms) {
+                        Ok(found) => {
+                            failed.webs.retain(|w| file_of(w) != file);
+                            failed.rest = found;
+                        }
+                        Err(other) => {
+                            least[file as usize] = least[file as usize].min(other.webs.len());
+                        }
+                    }
+                }
             }
+            colors = if failed.webs.is_empty() { Ok(failed.rest) } else { Err(failed) };
         }
         if let Ok(lowest) = &colors {
             let all = windows(func, limits, lowest.used);
@@ -400,6 +417,7 @@ fn allocate_prepared(
                         false => lowest.used[f].max(w[f].into()),
                     }),
                     like: Some(lowest).filter(|_| kept),
+                    anew: w.map(|window| !kept || window > 0),
                 };
                 let may = kept || FILES.iter().all(|f| w[*f as usize] > 0 || !full[*f as usize]);
                 may.then(|| Coloring::new(&ground, Order::Width, &terms).ok()).flatten()
@@ -410,14 +428,22 @@ fn allocate_prepared(
         }
         let failed = match colors {
             Ok(colors) => break rewrite::apply(work, cfg, &webs, &colors)?,
-            Err(failed) => failed,
+            Err(failed) => failed.webs,
         };
         // Take merged webs apart first; spill what fails alone; if that is pinned, make more room.
         let mut stuck = None;
         // Where there was no room: where the warp holds few, and elsewhere.
         let (mut confined, mut open) = (false, false);
         let mut parted = false;
-        for w in failed {
+        // Of uniform ones the half that is read most often stays: with the others gone they may find room.
+        let alone = |w: &webs::Web| {
+            let d = &webs.webs[*w];
+            d.file == RegFile::UR && !d.coalesced && !all_pinned(d)
+        };
+        let mut by_weight: Vec<_> = failed.iter().copied().filter(alone).collect();
+        by_weight.sort_by(|a, b| webs.webs[*a].weight.total_cmp(&webs.webs[*b].weight));
+        let staying = by_weight.split_off(by_weight.len().div_ceil(2));
+        for w in failed.into_iter().filter(|w| !staying.contains(w)) {
             let d = &webs.webs[w];
             if d.coalesced {
                 // Wide ones first where that costs moves outside of loops alone.

@@ -103,7 +103,7 @@ impl Spiller {
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
         // An argument in a uniform register and its parameter mostly share it, though both count: whether registers reach shows when they are given out.
         let passed = |b: &Block| func.blocks[*b].params.iter().any(|p| func.values[*p].file == RegFile::UR);
-        let shared = file == RegFile::UR && forced.is_empty() && cfg.rpo.iter().any(passed);
+        let shared = file == RegFile::UR && cfg.rpo.iter().any(passed);
         let told = self.planned && file == RegFile::R || shared;
         if !told && (!forced.is_empty() || most_needed(func, cfg, file, room, known, true) > room.limit) {
             self.choose(func, cfg, file, room, known, &mut chosen);
