@@ -46,9 +46,7 @@ fn schedule_block(target: Target, block: &mut MachineBlock, touched: &mut Touche
     let mut out = Vec::with_capacity(insts.len());
     let mut region: Vec<MachineInst> = Vec::new();
     for i in insts {
-        // What reads accumulators behind a wait for them says so only until registers are given out.
-        let ends = order::is_boundary(i.inst.op, &i.inst.mods, &i.inst.operands)
-            || i.inst.op == Opcode::WARPGROUP_DEPBAR;
+        let ends = order::is_boundary(i.inst.op, &i.inst.mods, &i.inst.operands);
         if ends || region.len() == WINDOW {
             schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out, touched, arriving);
         }
@@ -292,6 +290,33 @@ fn arrivals(region: &[MachineInst]) -> Vec<(u32, Vec<Unit>)> {
     found
 }
 
+/// The waits for products of warp groups in a stretch of code.
+#[derive(Default)]
+struct Waits {
+    last: Option<u32>,
+    /// What touches general registers since then.
+    touching: Vec<u32>,
+}
+
+impl Waits {
+    /// Adds the next instruction, and what it must come behind.
+    fn add(&mut self, k: u32, inst: &Inst, mut behind: impl FnMut(u32)) {
+        if inst.op == Opcode::WARPGROUP_DEPBAR {
+            self.touching.drain(..).chain(self.last).for_each(&mut behind);
+            self.last = Some(k);
+            return;
+        }
+        let mut touches = false;
+        let mut note = |u: Unit| touches |= units::file(u) == RegFile::R;
+        units::for_each_read(inst, |u, _| note(u));
+        units::for_each_write(inst, |u, _| note(u));
+        if touches {
+            self.last.into_iter().for_each(&mut behind);
+            self.touching.push(k);
+        }
+    }
+}
+
 /// The dependence graph.
 fn dependences(
     (target, tuning): (Target, &Tuning),
@@ -304,6 +329,8 @@ fn dependences(
     let mut sides = order::Sides::default();
     let has_barrier = region.iter().any(|i| order::is_barrier(i.inst.op));
     let mut arrivals = arrivals(region).into_iter().peekable();
+    // What reads accumulators behind a wait for them says so only until registers are given out: all that touches general registers keeps its side.
+    let mut waits = Waits::default();
     // The last product of a warp group that reads each register: what else does comes behind it, and so not behind its arrival.
     let mut products: FxHashMap<Unit, u32> = FxHashMap::default();
     for (k, i) in region.iter().enumerate() {
@@ -329,6 +356,7 @@ fn dependences(
         if !products.is_empty() && !inst.op.is_group_product() {
             units::for_each_read(inst, |u, _| products.get(&u).into_iter().for_each(|p| edge(*p, 1)));
         }
+        waits.add(k, inst, |from| edge(from, 1));
         let ahead = arrivals.next_if(|a| a.0 == k).map_or(Vec::new(), |a| a.1);
         for &u in &ahead {
             for &w in &writers[usize::from(u)] {
