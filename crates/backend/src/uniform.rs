@@ -20,6 +20,7 @@ pub use part::at_barriers as part_at_barriers;
 
 use crate::convergence;
 use crate::liveness::{self, Apart, Liveness};
+use crate::regalloc::undefined;
 use crate::remat::is_word_or_pair;
 use crate::together::WholeWarp;
 use across::Budget;
@@ -70,16 +71,17 @@ pub fn run(func: &mut Function, cfg: &Cfg, spared: &Spared) -> Option<FixedBitSe
     let found = Found::new((&with_regions, &with_cfg), &loops, (&warp, whole), &lost);
     let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
     let alive = Live { lanes: &lanes, live: &live };
-    // What lives where lanes may be apart counts everywhere, although allocation keeps it for its regions alone: room for tuples is left so.
+    let nothing = undefined::values(func, cfg);
     let budget = |chosen: &FixedBitSet| {
         let uniform = |v: Value| match func.values[v].file {
+            _ if nothing.contains(v.index()) => false,
             RegFile::R => chosen.contains(v.index()),
             file => file == RegFile::UR,
         };
-        let taken = Across::new(func, cfg, uniform).taken(func, cfg, alive, Some(&found.whole));
-        Budget::new(func, cfg, alive, &found.whole, |b| most as i32 - (taken.blocks[b] + spared[b]) as i32)
+        let taken = Across::new(func, cfg, uniform).taken(func, cfg, alive, &apart);
+        Budget::new(func, cfg, alive, &apart, |b| most as i32 - (taken.blocks[b] + spared[b]) as i32)
     };
-    let nothing = FixedBitSet::with_capacity(func.values.len());
+    let none = FixedBitSet::with_capacity(func.values.len());
     let fitting = |chosen: FixedBitSet| Some((budget(&chosen), chosen)).filter(|(b, _)| !b.is_exceeded());
     let mut fit = found.counters(func, cfg, |_| true).and_then(fitting);
     if fit.is_none() {
@@ -93,7 +95,7 @@ pub fn run(func: &mut Function, cfg: &Cfg, spared: &Spared) -> Option<FixedBitSe
             }
         }
     }
-    let (mut room, mut chosen) = fit.unwrap_or_else(|| (budget(&nothing), nothing));
+    let (mut room, mut chosen) = fit.unwrap_or_else(|| (budget(&none), none));
     found.add_brought(func, cfg, &loops, &mut room, &mut chosen);
     found.add_invariants(func, cfg, &loops, &mut room, &mut chosen);
     let room = budget(&chosen);

@@ -3,8 +3,9 @@
 
 use super::known::Known;
 use super::{Around, Counts, FILES, LONG, nth};
-use crate::liveness::{Lanes, Liveness, for_each_def, for_each_use};
+use crate::liveness::{Apart, Lanes, Liveness, for_each_def, for_each_use};
 use crate::order;
+use crate::regalloc::undefined;
 use crate::schedule::{WINDOW, expected_latency};
 use crate::timing;
 use crate::uniform::{Across, Live, Taken};
@@ -12,8 +13,9 @@ use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::{Loop, LoopForest};
+use ori::pairs::value_of;
 use ori::registers::Set;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Tuning, Value};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Tuning, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Effect, Mod, Opcode, Reg, RegFile, latency};
 use smallvec::SmallVec;
@@ -92,6 +94,18 @@ pub struct Node {
     pub pace: u32,
 }
 
+/// Uniform registers that tuples leave between them, which begin at multiples of their width, and that hold what lives on from elsewhere in part.
+const APART: i32 = 20;
+
+/// A tuple of registers ([`Walk::frames`]).
+struct Frame {
+    /// What joins its words, and what makes the first of them.
+    at: u32,
+    maker: u32,
+    /// How many registers it takes beside those of the words.
+    more: usize,
+}
+
 /// What lives where in a function, for whoever asks more of it.
 pub struct Alive {
     pub lanes: Lanes,
@@ -166,8 +180,14 @@ impl<'a> Walk<'a> {
         let file =
             |l: u32| lanes.owner(l).and_then(|(v, _)| nth(func.values[v].file)).map_or(u8::MAX, |f| f as u8);
         let mut files: Vec<u8> = (0..lanes.count() as u32).map(file).collect();
+        // What holds nothing is made anew for each reader.
+        let nothing = undefined::values(func, cfg);
+        for v in nothing.ones().map(Value::new) {
+            lanes.all(v).for_each(|l| files[l as usize] = u8::MAX);
+        }
         // What of the uniform registers lives from block to block has its register there: limits are of what lives within blocks beside that.
         let across = Across::each(func, cfg, |v| match func.values[v].file {
+            _ if nothing.contains(v.index()) => None,
             RegFile::UR => Some(0),
             RegFile::UP => Some(1),
             RegFile::R | RegFile::P | RegFile::B => None,
@@ -175,7 +195,8 @@ impl<'a> Walk<'a> {
         for v in func.values.keys().filter(|v| across.iter().any(|a| a.holds(*v))) {
             lanes.all(v).for_each(|l| files[l as usize] = u8::MAX);
         }
-        let taken = across.each_ref().map(|a| a.taken(func, cfg, alive, whole));
+        let apart = Apart::new(cfg, whole);
+        let taken = across.each_ref().map(|a| a.taken(func, cfg, alive, &apart));
         let count = files.len();
         Walk {
             func,
@@ -203,7 +224,7 @@ impl<'a> Walk<'a> {
     fn limits(&self, b: Block) -> Counts {
         let [taken, truths] = self.taken.each_ref().map(|t| t.blocks[b] as i32);
         let uregs = i32::from(self.func.target.info().uregs);
-        [0, 6, (uregs - 8 - taken).max(8), (6 - truths).max(2)]
+        [0, 6, (uregs - APART - taken).max(8), (6 - truths).max(2)]
     }
 
     fn shares(&self, b: Block) -> Vec<(usize, Vec<usize>)> {
@@ -478,11 +499,60 @@ impl<'a> Walk<'a> {
             }
             n.defs.iter().for_each(|l| self.local[*l as usize] = u32::MAX);
         }
-        self.number(start, nodes)
+        let frames = self.frames(insts);
+        self.number(start, nodes, &frames)
+    }
+
+    /// The tuples of uniform registers that are made in a part of words that nothing else reads. Those are made in the tuple's registers, which are
+    /// taken all from the first of them on.
+    fn frames(&self, insts: &[Inst]) -> Vec<Frame> {
+        let func = self.func;
+        let tuples = |i: &Inst| {
+            let d = &func.insts[*i];
+            let uniform = |to: &Operand| value_of(to).is_some_and(|v| func.values[v].file == RegFile::UR);
+            d.collected().filter(|(to, _)| d.is_unguarded() && uniform(to))
+        };
+        if !insts.iter().any(|i| tuples(i).is_some()) {
+            return Vec::new();
+        }
+        let mut made: FxHashMap<Value, u32> = FxHashMap::default();
+        let mut reads: FxHashMap<Value, u32> = FxHashMap::default();
+        for (k, i) in (0u32..).zip(insts) {
+            let d = &func.insts[*i];
+            d.for_each_def(|n| _ = n.value().map(|v| made.insert(v, k)));
+            d.for_each_use(|n| n.value().into_iter().for_each(|v| *reads.entry(v).or_default() += 1));
+        }
+        let own = |v: Value| {
+            let ends = self.lanes.all(v).all(|l| !self.is_live[l as usize]);
+            made.get(&v).copied().filter(|_| ends && reads.get(&v) == Some(&1))
+        };
+        let mut frames = Vec::new();
+        for (at, i) in (0u32..).zip(insts) {
+            let Some((_, words)) = tuples(i) else { continue };
+            // What makes each word, copies aside.
+            let mut makers: SmallVec<[u32; 4]> = SmallVec::new();
+            for word in words {
+                let Some(mut maker) = value_of(word).and_then(own) else { continue };
+                let copied =
+                    |k: u32| func.insts[insts[k as usize]].copied().and_then(|(_, from)| value_of(from));
+                while let Some(from) = copied(maker).and_then(own) {
+                    maker = from;
+                }
+                makers.push(maker);
+            }
+            // What is only copied is so directly before.
+            let computes = |k: &u32| matches!(func.insts[insts[*k as usize]].op, Op::Sass(_));
+            let copied = makers.first().copied();
+            makers.retain(|k| computes(k));
+            if let Some(maker) = makers.first().copied().or(copied) {
+                frames.push(Frame { at, maker, more: words.len() - makers.len().max(1) });
+            }
+        }
+        frames
     }
 
     /// Numbers the registers of a part, and steps over it.
-    fn number(&mut self, start: usize, mut nodes: Vec<Node>) -> Part {
+    fn number(&mut self, start: usize, mut nodes: Vec<Node>, frames: &[Frame]) -> Part {
         let mut named: Vec<u32> = Vec::new();
         let count = self.count;
         for l in nodes.iter_mut().flat_map(|n| n.defs.iter_mut().chain(&mut n.uses)) {
@@ -493,8 +563,8 @@ impl<'a> Walk<'a> {
             }
             *l = *number;
         }
-        let files = named.iter().map(|l| self.files[*l as usize]).collect();
-        let live = named.iter().map(|l| self.is_live[*l as usize]).collect();
+        let mut files: Vec<u8> = named.iter().map(|l| self.files[*l as usize]).collect();
+        let mut live: Vec<bool> = named.iter().map(|l| self.is_live[*l as usize]).collect();
         let mut readers: Vec<SmallVec<[u32; 4]>> = named.iter().map(|_| SmallVec::new()).collect();
         for (k, n) in (0u32..).zip(&nodes) {
             n.uses.iter().for_each(|l| readers[*l as usize].push(k));
@@ -504,6 +574,16 @@ impl<'a> Walk<'a> {
             n.uses.iter().for_each(|l| self.set(named[*l as usize], true));
         }
         named.into_iter().for_each(|l| self.local[l as usize] = u32::MAX);
+        for frame in frames {
+            for _ in 0..frame.more {
+                let number = files.len() as u32;
+                files.push(RegFile::UR as u8);
+                live.push(false);
+                readers.push(SmallVec::from_slice(&[frame.at]));
+                nodes[frame.maker as usize].defs.push(number);
+                nodes[frame.at as usize].uses.push(number);
+            }
+        }
         Part { start, nodes, files, readers, live, count, known: Known::default() }
     }
 }

@@ -1,12 +1,12 @@
 //! Uniform registers that hold something from block to block: which values do, how many registers those take where, and how many are left.
 
-use crate::liveness::{self, Liveness};
+use crate::liveness::{self, Apart, Liveness};
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, Function, Value};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The values that live from block to block, of those that are in uniform registers.
 pub struct Across {
@@ -97,30 +97,35 @@ impl Across {
         roots.filter(|v| counted.insert(*v)).map(|v| usize::from(func.values[v].width)).sum()
     }
 
-    /// How many registers they take in each block: those that live only where the `whole` warp is together, where they live.
-    pub fn taken(&self, func: &Function, cfg: &Cfg, alive: Live<'_>, whole: Option<&FixedBitSet>) -> Taken {
-        let mut here: FxHashSet<Value> = FxHashSet::default();
-        let mut everywhere: FxHashSet<Value> = FxHashSet::default();
-        let mut each: Vec<(Block, Value)> = Vec::new();
+    /// How many registers they take in each block: those that live where lanes may be `apart`, in all blocks in which others may be meanwhile.
+    pub fn taken(&self, func: &Function, cfg: &Cfg, alive: Live<'_>, apart: &Apart) -> Taken {
+        let mut number: FxHashMap<Value, usize> = FxHashMap::default();
+        let mut widths: Vec<usize> = Vec::new();
+        let mut here: SecondaryMap<Block, FixedBitSet> = SecondaryMap::new();
+        let mut regions: Vec<FixedBitSet> = vec![FixedBitSet::new(); apart.regions.len()];
         let Live { lanes, live } = alive;
         for &b in &cfg.rpo {
-            let mut note = |v: Value| _ = self.holds(v) && here.insert(self.root(v));
+            let mut note = |v: Value| {
+                if self.holds(v) {
+                    let root = self.root(v);
+                    let k = *number.entry(root).or_insert_with(|| {
+                        widths.push(func.values[root].width.into());
+                        widths.len() - 1
+                    });
+                    here[b].grow_and_insert(k);
+                }
+            };
             let owner = |l: &u32| lanes.owner(*l).map(|(v, _)| v);
             live.live_in[b].iter().chain(&live.live_out[b]).filter_map(owner).for_each(&mut note);
             func.blocks[b].params.iter().copied().for_each(&mut note);
             let targets = func.blocks[b].term.targets();
             targets.iter().flat_map(|t| t.args.iter().copied()).for_each(&mut note);
-            if whole.is_some_and(|w| w.contains(b.index())) {
-                each.extend(here.drain().map(|v| (b, v)));
-            } else {
-                everywhere.extend(here.drain());
-            }
+            apart.of(b).iter().for_each(|r| regions[*r as usize].union_with(&here[b]));
         }
-        let width = |v: &Value| usize::from(func.values[*v].width);
-        let least = everywhere.iter().map(width).sum();
-        let mut taken = Taken { blocks: SecondaryMap::with_default(least), most: least };
-        for (b, v) in each.into_iter().filter(|(_, v)| !everywhere.contains(v)) {
-            taken.blocks[b] += width(&v);
+        let mut taken = Taken { blocks: SecondaryMap::new(), most: 0 };
+        for &b in &cfg.rpo {
+            apart.of(b).iter().for_each(|r| here[b].union_with(&regions[*r as usize]));
+            taken.blocks[b] = here[b].ones().map(|k| widths[k]).sum();
             taken.most = taken.most.max(taken.blocks[b]);
         }
         taken
@@ -154,7 +159,7 @@ pub(super) struct Budget<'a> {
     func: &'a Function,
     cfg: &'a Cfg,
     alive: Live<'a>,
-    whole: &'a FixedBitSet,
+    apart: &'a Apart,
     left: SecondaryMap<Block, i32>,
 }
 
@@ -163,12 +168,12 @@ impl<'a> Budget<'a> {
         func: &'a Function,
         cfg: &'a Cfg,
         alive: Live<'a>,
-        whole: &'a FixedBitSet,
+        apart: &'a Apart,
         left: impl Fn(Block) -> i32,
     ) -> Budget<'a> {
         let mut all = SecondaryMap::new();
         cfg.rpo.iter().for_each(|b| all[*b] = left(*b));
-        Budget { func, cfg, alive, whole, left: all }
+        Budget { func, cfg, alive, apart, left: all }
     }
 
     /// As many as the fullest block has.
@@ -180,17 +185,21 @@ impl<'a> Budget<'a> {
         self.cfg.rpo.iter().any(|b| self.left[*b] < 0)
     }
 
-    /// Takes registers for values, if they reach: everywhere for those that live where lanes may be apart.
+    /// Takes registers for values, if they reach: in all blocks in which lanes may be while others need them.
     pub(super) fn take(&mut self, values: &[Value]) -> bool {
         let mut left = self.left.clone();
         for v in values {
             let all = self.alive.lanes.all(*v);
             let Live { live, .. } = self.alive;
             let lives = |b: &&Block| live.is_live_in(**b, all.clone()) || live.is_live_out(**b, all.clone());
-            let apart = |b: &Block| !self.whole.contains(b.index());
-            let spread = self.cfg.rpo.iter().filter(lives).any(apart);
-            let taken = self.cfg.rpo.iter().filter(|b| spread || lives(b));
-            taken.for_each(|b| left[*b] -= i32::from(self.func.values[*v].width));
+            let mut blocks: FxHashSet<Block> = FxHashSet::default();
+            let mut regions: FxHashSet<u32> = FxHashSet::default();
+            for b in self.cfg.rpo.iter().filter(lives) {
+                blocks.insert(*b);
+                regions.extend(self.apart.of(*b));
+            }
+            regions.into_iter().for_each(|r| blocks.extend(&self.apart.regions[r as usize]));
+            blocks.into_iter().for_each(|b| left[b] -= i32::from(self.func.values[*v].width));
         }
         let fits = self.cfg.rpo.iter().all(|b| left[*b] >= 0);
         if fits {
