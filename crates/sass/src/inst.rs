@@ -229,8 +229,11 @@ pub struct Inst {
 
 impl Inst {
     /// Whether operand `at` is an address of 32 bits, of shared or local memory: its uniform part is one register, read
-    /// at another time than those of global addresses.
+    /// at another time than those of global addresses. Where mbarriers are changed by SYNCS.EXCH and the like ptxas was not seen to have it so soon.
     pub fn has_near_address(&self, at: usize) -> bool {
+        if matches!(self.op, Opcode::SYNCS_ARRIVE | Opcode::SYNCS_PHASECHK) {
+            return true;
+        }
         let nth = self.operands[..at].iter().filter(|o| matches!(o, Operand::Addr { .. })).count();
         matches!(self.op.info().space(nth), Some(MemorySpace::Shared | MemorySpace::Local))
     }
