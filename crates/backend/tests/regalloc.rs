@@ -97,6 +97,13 @@ proptest! {
     }
 }
 
+/// Where one uniform register after the other found no room, what was left could not be coloured either.
+#[test]
+fn uniform_registers_that_find_no_room() {
+    let func = program_with(458608622836079802, 20, 21, 1, 27, 68);
+    assert_eq!(allocates(&func, &Limits { upreds: 4, regs_r: 22, ..tight() }), Ok(()));
+}
+
 /// Gives registers back here and there, and asks for some.
 fn with_pool(mut func: Function, seed: u64) -> Function {
     let mut rng = Rng::new(seed);
