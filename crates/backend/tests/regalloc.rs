@@ -100,8 +100,12 @@ proptest! {
 /// Where one uniform register after the other found no room, what was left could not be coloured either.
 #[test]
 fn uniform_registers_that_find_no_room() {
-    let func = program_with(458608622836079802, 20, 21, 1, 27, 68);
-    assert_eq!(allocates(&func, &Limits { upreds: 4, regs_r: 22, ..tight() }), Ok(()));
+    for (seed, blocks, steps, far, predicates, uniform) in
+        [(458608622836079802, 20, 21, 1, 27, 68), (12379008329996200214, 13, 37, 47, 10, 19)]
+    {
+        let func = program_with(seed, blocks, steps, far, predicates, uniform);
+        assert_eq!(allocates(&func, &Limits { upreds: 4, regs_r: 22, ..tight() }), Ok(()), "{seed}");
+    }
 }
 
 /// Gives registers back here and there, and asks for some.

@@ -516,6 +516,7 @@ fn allocate_prepared(
             }
             let less = 1.max(target.1 / 8);
             target.1 -= less;
+            spiller.short |= file == RegFile::UR;
             if file == RegFile::R {
                 kept += 1.max(less / 8);
             }

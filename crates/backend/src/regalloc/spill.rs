@@ -58,6 +58,8 @@ pub struct Spiller {
     pub load_bytes: u32,
     /// Whether general values leave their registers by next use; others than those that must are spilled nowhere else then.
     pub(super) planned: bool,
+    /// Whether something that must be in a uniform register found none free: others leave theirs by what lives, then.
+    pub(super) short: bool,
     /// Whether what is brought back serves to the next call or the block's end, as registers are short at calls only.
     share: bool,
     /// The function before anything left a register, if something has.
@@ -103,7 +105,7 @@ impl Spiller {
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
         // An argument in a uniform register and its parameter mostly share it, though both count: whether registers reach shows when they are given out.
         let passed = |b: &Block| func.blocks[*b].params.iter().any(|p| func.values[*p].file == RegFile::UR);
-        let shared = file == RegFile::UR && cfg.rpo.iter().any(passed);
+        let shared = file == RegFile::UR && !self.short && cfg.rpo.iter().any(passed);
         let told = self.planned && file == RegFile::R || shared;
         if !told && (!forced.is_empty() || most_needed(func, cfg, file, room, known, true) > room.limit) {
             self.choose(func, cfg, file, room, known, &mut chosen);
