@@ -4,6 +4,9 @@
 //! them together again where the loop begins: so Triton's do for matrices. A pair of block parameters that is read only where
 //! both are put into one word, and that on every edge gets the halves of a word, or of another such pair, is replaced by
 //! a parameter that gets the word.
+//!
+//! What is computed alike of the two halves of words, by instructions that compute both halves of their result of lower halves alone, is computed
+//! at once: `{a.lo · s, a.hi · s}`, as code that dequantizes weights has it, is one HMUL2 of `a` and twice `s`.
 
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
@@ -14,7 +17,7 @@ use ori::{
 };
 use rustc_hash::FxHashMap;
 use sass::ops::{Prmt, PrmtMods, Shf, ShfMods, ShiftDir, ShiftType};
-use sass::{Mods, RegFile, RegOp};
+use sass::{Mod, Mods, Opcode, RegFile, RegOp};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
@@ -121,6 +124,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     }
     let mut pass = Rewriter { func, defs };
     let mut changed = pass.known_words(cfg);
+    changed |= pass.pack(cfg);
     let pairs = pass.pairs(cfg);
     changed |= !pairs.is_empty();
     pass.unite(cfg, &pairs);
@@ -141,6 +145,47 @@ impl Rewriter<'_> {
             }
         }
         changed
+    }
+
+    /// Computes at once what is computed of both halves of words alike, and put together.
+    fn pack(&mut self, cfg: &Cfg) -> bool {
+        let uses = crate::uses::count(self.func);
+        let mut changed = false;
+        for i in cfg.rpo.iter().flat_map(|b| self.func.blocks[*b].insts.clone()) {
+            let joint = &self.func.insts[i];
+            let Some((Name::Val(low), Name::Val(high))) = joined(joint) else { continue };
+            if uses[low] == 1
+                && uses[high] == 1
+                && let Some(mut packed) = self.packed(low, high)
+            {
+                (packed.operands[0], packed.loc) = (joint.operands[Prmt::D], joint.loc);
+                self.func.insts[i] = packed;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// What computes these two, of lower halves alone, as halves of one number.
+    fn packed(&self, low: Value, high: Value) -> Option<InstData> {
+        let (a, b) = (self.inst(low)?, self.inst(high)?);
+        let computes = matches!(a.op, Op::Sass(Opcode::HADD2 | Opcode::HMUL2)) && !a.mods.has(Mod::F32);
+        let alike = a.op == b.op && a.mods == b.mods && a.is_unguarded() && b.is_unguarded();
+        if !computes || !alike {
+            return None;
+        }
+        let mut packed = a.clone();
+        for (at, lower) in [(1, Mod::A_H0_H0), (2, Mod::B_H0_H0)] {
+            let halves = (plain(&a.operands[at])?, plain(&b.operands[at])?);
+            if !a.mods.has(lower) {
+                return None;
+            }
+            if self.origin(halves.0) != self.origin(halves.1) {
+                self.word(halves)?;
+                packed.mods.remove(lower);
+            }
+        }
+        Some(packed)
     }
 
     /// Makes an instruction that puts halves together a copy.
@@ -294,7 +339,6 @@ impl Rewriter<'_> {
 mod tests {
     use super::*;
     use ori::{BlockCall, Builder, Terminator};
-    use sass::{Mod, Opcode};
     use sass::{SpecialReg, Target};
 
     /// A loop around a pair of halves, which come from words at first and, if `words`, later, too.
