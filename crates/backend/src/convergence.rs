@@ -110,6 +110,7 @@ struct Placed {
 }
 
 fn place(func: &mut Function) -> Result<Placed, Error> {
+    meetings::bring_together(func);
     let cfg = Cfg::new(func);
     let dom = DomTree::dominators(&cfg);
     let trimmed = without_early_exits(func, &cfg);
@@ -455,12 +456,20 @@ fn yield_before(func: &mut Function, reads: &[(Block, Inst)]) -> Vec<(Block, Blo
         let Some(at) = insts.iter().position(here) else { continue };
         let loc = func.insts[insts[at]].loc;
         if func.target.sm == 75 {
+            let at = meetings::outside(func, *b, at);
             divided.push((*b, yield_until_alone(func, *b, at)));
             continue;
         }
         let always = operand(Name::Phys(Reg::PT));
         let inst = func.insts.push(InstData { loc, ..instruction(Opcode::YIELD, &[], [always]) });
-        let place = free_of_uniform(func, *b, at);
+        // What belongs to a WARPSYNC stays behind it, too.
+        let mut place = at;
+        loop {
+            let outside = meetings::outside(func, *b, free_of_uniform(func, *b, place));
+            if std::mem::replace(&mut place, outside) == outside {
+                break;
+            }
+        }
         func.blocks[*b].insts.insert(place, inst);
     }
     divided

@@ -80,6 +80,53 @@ fn rest(func: &Function, b: Block, at: usize) -> Result<Rest, Error> {
     Ok(Rest { kind: Kind::bare(), between: 0 })
 }
 
+/// Puts what belongs to marked WARPSYNCs directly behind them: what only was between, as that may change places, comes behind both, but for what the
+/// former reads.
+pub fn bring_together(func: &mut Function) {
+    for b in func.layout.clone() {
+        let mut at = 0;
+        while let Some(k) = func.blocks[b].insts[at..].iter().position(|i| is_meeting(&func.insts[*i])) {
+            at += k + 1;
+            let insts = &func.blocks[b].insts;
+            let statement = func.insts[insts[at - 1]].loc;
+            let until = |i: &Inst| func.insts[*i].op == Op::Sass(Opcode::WARPSYNC);
+            let behind = insts[at..].iter().take_while(|i| !until(i));
+            let own = |i: &Inst| func.insts[*i].loc == statement && Kind::of(&func.insts[*i]).is_some();
+            let Some(does) = behind.clone().position(own).map(|k| at + k) else { continue };
+            let mut read: FxHashSet<Value> = FxHashSet::default();
+            func.insts[insts[does]].for_each_use(|n| read.extend(n.value()));
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            for &i in insts[at..does].iter().rev() {
+                let d = &func.insts[i];
+                let mut needed = false;
+                d.for_each_def(|n| needed |= n.value().is_some_and(|v| read.contains(&v)));
+                if needed {
+                    d.for_each_use(|n| read.extend(n.value()));
+                }
+                let list = if needed { &mut before } else { &mut after };
+                list.push(i);
+            }
+            let own = insts[does];
+            let order = before.into_iter().rev().chain([own]).chain(after.into_iter().rev());
+            let order: Vec<Inst> = order.collect();
+            func.blocks[b].insts[at..=does].copy_from_slice(&order);
+        }
+    }
+}
+
+/// The place in front of the WARPSYNC that something else than what belongs to it would stand behind at `place`; else that.
+pub fn outside(func: &Function, b: Block, place: usize) -> usize {
+    let insts = &func.blocks[b].insts;
+    let Some(at) = insts[..place].iter().rposition(|i| func.insts[*i].op == Op::Sass(Opcode::WARPSYNC))
+    else {
+        return place;
+    };
+    let statement = func.insts[insts[at]].loc;
+    let own = |i: &Inst| func.insts[*i].loc == statement && Kind::of(&func.insts[*i]).is_some();
+    let splits = !insts[at..place].iter().any(own) && insts[place..].iter().any(own);
+    if splits { at } else { place }
+}
+
 /// Whether what follows the marked WARPSYNC at `at` is done by all lanes that are there, whatever their masks.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Dead code: computations and loads whose results nobody reads, and block parameters that only feed themselves.
 
 use crate::function::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
+use crate::meeting;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use sass::{Mod, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
@@ -23,6 +24,7 @@ pub fn remove(func: &mut Function) -> bool {
     let mut live: EntitySet<Value> = EntitySet::with_capacity(func.values.len());
     let mut live_inst: EntitySet<Inst> = EntitySet::with_capacity(func.insts.len());
     let mut work: Vec<Value> = Vec::new();
+    let counted_on = meeting::counted_on(func);
     let mark = |n: Name, live: &mut EntitySet<Value>, work: &mut Vec<Value>| {
         if let Some(v) = n.value()
             && live.insert(v)
@@ -45,7 +47,8 @@ pub fn remove(func: &mut Function) -> bool {
                     predicate |= func.values[v].file == RegFile::P;
                 }
             });
-            let needed = !d.is_pure() && !d.is_removable();
+            let goes = d.is_pure() || d.is_removable() || d.only_agrees() && !counted_on.contains(&i);
+            let needed = !goes;
             if predicate && (needed || count > 1) {
                 several.push(i);
             }

@@ -425,8 +425,12 @@ impl InstData {
         // A load that never runs is there on purpose: it keeps others in order.
         let never = self.guard == Guard { pred: Name::Phys(Reg::PT), not: true };
         let load = matches!(self.op, Op::Sass(op) if op.info().is_plain_load() || op.info().accesses == MemoryEffects::ReadOnly);
-        let agrees = matches!(self.op, Op::Sass(Opcode::SHFL | Opcode::VOTE | Opcode::VOTEU | Opcode::ELECT));
-        agrees || load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
+        load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
+    }
+    /// Whether it finds something out together with other lanes, and does nothing else: it can go where nobody needs that, here
+    /// or in a lane that meets it elsewhere ([`crate::meeting::counted_on`]).
+    pub fn only_agrees(&self) -> bool {
+        matches!(self.op, Op::Sass(Opcode::SHFL | Opcode::VOTE | Opcode::VOTEU | Opcode::ELECT))
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! A VOTEU with the modifier is the guard of what the warp executes for an elected lane: it holds where no lanes meet others.
 
-use crate::{Block, Function, InstData, Macro, Name, Op, Operand, Terminator, Value, abi};
+use crate::{Block, Callee, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value, abi};
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::Warpsync;
 use sass::{Effect, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind};
 
@@ -93,6 +94,32 @@ impl Kind {
         let uses = uses.filter(|(i, _)| self.op != Opcode::BAR || bar(*i));
         uses.map(|(i, _)| (i, self.op.width(i, &self.mods))).collect()
     }
+}
+
+/// What lanes may do together with lanes at another place: whatever becomes of the result here, those count on it. In a kernel that calls nothing in
+/// which there may be such places, what is done at one place only is not among it.
+pub fn counted_on(func: &Function) -> FxHashSet<Inst> {
+    let mut sites: Vec<(Inst, String)> = Vec::new();
+    for b in &func.layout {
+        // The statement whose WARPSYNC came last.
+        let mut statement = None;
+        for i in &func.blocks[*b].insts {
+            let d = &func.insts[*i];
+            if d.opcode() == Some(Opcode::WARPSYNC) {
+                statement = Some(d.loc).filter(|_| is_meeting(d));
+            } else if statement == Some(d.loc)
+                && let Some(kind) = Kind::of(d)
+            {
+                sites.push((*i, kind.name()));
+            }
+        }
+    }
+    let private = |c: &Callee| matches!(c, Callee::Internal(name) if name.starts_with(abi::SHARED));
+    let alone = func.entry && func.callees.iter().all(private);
+    let mut count: FxHashMap<String, u32> = FxHashMap::default();
+    sites.iter().for_each(|(_, name)| *count.entry(name.clone()).or_default() += 1);
+    sites.retain(|(_, name)| !alone || count[name] > 1);
+    sites.into_iter().map(|(i, _)| i).collect()
 }
 
 /// Whether a slot of an opcode holds a predicate.

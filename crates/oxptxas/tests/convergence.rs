@@ -600,6 +600,29 @@ fn graph(seed: u64) -> String {
 /// Ends of the thread beside the last block.
 const ENDS: u64 = 3;
 
+/// Lanes that meet those of another arm, there where nobody reads what they find out, and in front of reads that they spin on, which other lanes are
+/// let run before. An attacker's programs: the WARPSYNC of what nobody read stayed without it, and YIELD stood between the two.
+#[test]
+fn lanes_count_on_those_of_other_arms() {
+    let programs = [
+        ("unread ballot", include_str!("meetings/unread_ballot.ptx")),
+        ("unread election", include_str!("meetings/unread_election.ptx")),
+        ("ballot", include_str!("meetings/spin_ballot.ptx")),
+        ("election", include_str!("meetings/spin_election.ptx")),
+        ("election of two masks", include_str!("meetings/spin_masks_election.ptx")),
+        ("sum of two masks", include_str!("meetings/spin_masks_redux.ptx")),
+        ("match", include_str!("meetings/spin_match.ptx")),
+        ("shuffle", include_str!("meetings/spin_shuffle.ptx")),
+    ];
+    for (name, source) in programs {
+        for opt_level in 0..=3 {
+            let settings = Settings { opt_level, ..Settings::new(Target::parse("sm_90a").unwrap()) };
+            let cubin = compile(source, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render("")));
+            assert_eq!(verdict(source, &cubin.cubin), Verdict::Same, "{name}, -O{opt_level}");
+        }
+    }
+}
+
 /// Several shuffles, votes and elections in a row in two arms, round for round: the lanes of each warp are all in one of them, or meet those of the
 /// other (`backend::meet_once`).
 #[test]
